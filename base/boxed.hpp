@@ -1,4 +1,4 @@
-// A value on the heap, so that its type need not be complete in its owner's header.
+// A value on the heap. Its type may be incomplete in the header of the class that owns it.
 #pragma once
 
 #include <memory>
@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// Owns a T, and copies it like a plain member. T must be complete where a Boxed<T> is made, copied
-/// or destroyed, so the owner declares these functions and defines them in its source. A moved-from
-/// Boxed may only be destroyed or assigned to.
+/// Owns a T and copies it like a plain member. T must be complete wherever a Boxed<T> is made,
+/// copied or destroyed, so an owner declares its own copy operations and destructor in its header
+/// and defines them in its source. A moved-from Boxed may only be destroyed or assigned to.
 template <class T>
 class Boxed {
  public:

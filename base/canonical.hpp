@@ -1,4 +1,4 @@
-// The unique byte string of a plain struct, for signatures: the same bytes on every machine.
+// Encodes a plain struct for signatures: equal structs give the same bytes on every machine.
 #pragma once
 
 #include <array>
@@ -18,15 +18,16 @@
 
 namespace gv {
 
-/// Appends values one after another: numbers little-endian in their full width, a byte before an
-/// optional, the length in 32 bits before a text or a list, and a struct's fields in the order of
-/// their declaration. A struct with varints has its 64-bit numbers and its lengths in groups of
-/// seven bits, the lowest first, all but the last with the highest bit set. (The wire lays out
-/// fields in the same way.) Two values of one type have the same bytes only if they are equal.
+/// Appends values one after another. Numbers are little-endian in their full width. An optional
+/// begins with one byte that says whether it has a value; a text or a list begins with its 32-bit
+/// length. A struct's fields follow in the order of their declaration. In a struct with varints
+/// (see HasVarints), 64-bit numbers and lengths are written in groups of seven bits, lowest group
+/// first; every group but the last has its highest bit set. (The wire lays out fields in the same
+/// way.) Two values of one type have the same bytes only if they are equal.
 class CanonicalBytes {
  public:
-  /// `domain` names the purpose of the bytes, with a version. Bytes of one domain are never valid
-  /// in another.
+  /// `domain` names the purpose of the bytes and a version. Bytes of one domain are never valid in
+  /// another.
   explicit CanonicalBytes(std::string_view domain) {
     bytes_.reserve(bytes_usual);
     add(domain);
@@ -41,7 +42,7 @@ class CanonicalBytes {
   std::vector<std::byte> bytes() && { return std::move(bytes_); }
 
  private:
-  /// Most signed structs are not longer.
+  /// Initial capacity. Most signed structs are no longer than this.
   static constexpr std::size_t bytes_usual = 256;
 
   template <class Number>
@@ -99,7 +100,7 @@ class CanonicalBytes {
         },
         fields_of(value));
   }
-  /// A field of a struct with varints.
+  /// Adds a field of a struct with varints.
   template <class Field>
   void add_with_varints(const Field& field) {
     if constexpr (std::is_same_v<Field, std::uint64_t>) {
@@ -117,7 +118,7 @@ class CanonicalBytes {
   std::vector<std::byte> bytes_;
 };
 
-/// The bytes of one value in a domain.
+/// Encodes one value in a domain.
 template <class Value>
 std::vector<std::byte> canonical_bytes(std::string_view domain, const Value& value) {
   CanonicalBytes bytes(domain);

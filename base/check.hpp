@@ -9,8 +9,8 @@ namespace gv {
 /// Prints `what` and the place of the call to stderr, and aborts the process.
 [[noreturn]] void check_failed(std::string_view what, const char* file, int line);
 
-/// Aborts if `holds` is false. Only for invariants; bad input from outside must be refused instead.
-/// (It uses compiler built-ins because Debian's clang has no std::source_location.)
+/// Aborts if `holds` is false. Use it only for invariants; bad input from outside must be refused
+/// instead. (It uses compiler built-ins because Debian's clang has no std::source_location.)
 inline void check(bool holds, std::string_view what, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
   if (!holds) [[unlikely]]

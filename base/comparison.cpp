@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t width = 16;
 
-/// The loop over whole rows of 16 elements. `n` must be a multiple of 16.
+/// Writes theirs - ours to `difference`, and adds the squares of all three to 16 partial sums each.
+/// `n` must be a multiple of 16.
 GV_WIDE void compare_rows(const float* __restrict theirs, const float* __restrict ours,
                           float* __restrict difference, std::size_t n,
                           double* __restrict theirs_sums, double* __restrict ours_sums,

@@ -1,4 +1,4 @@
-// Norms and distance of two models, and the factor that limits how hard one pulls the other.
+// The norms and distance of two models, and the factor that limits how far one moves the other.
 #pragma once
 
 #include <array>
@@ -8,16 +8,17 @@
 namespace gv {
 
 /// Compares two models piece by piece in one pass over memory. Squares are summed in double
-/// precision in 16 interleaved partial sums, chosen by an element's place in the whole model. So
-/// the result depends neither on how the model was cut nor on the sign of the differences: both
-/// ends of an exchange get the same bits.
+/// precision in 16 interleaved partial sums, chosen by an element's position in the whole model.
+/// The result therefore depends neither on how the model was cut into pieces nor on the sign of the
+/// differences, and both ends of an exchange get the same bits.
 class Comparison {
  public:
   /// Takes the next elements of both models and writes theirs - ours. All three spans have the same
   /// size.
   void add(std::span<const float> theirs, std::span<const float> ours, std::span<float> difference);
 
-  /// Norms of the elements added so far. Not finite if any value was not finite.
+  /// The norms and the distance of the elements added so far. Not finite if any value was not
+  /// finite.
   double their_norm() const;
   double our_norm() const;
   double distance() const;
@@ -36,8 +37,8 @@ class Comparison {
 };
 
 /// The factor c of self-centred clipping (He, Karimireddy, Jaggi 2022): min(1, radius / distance).
-/// A radius of 0 means no clipping. Both peers must use the smaller of their radii, which makes it
-/// symmetric.
+/// A radius of 0 means no clipping. Both peers must use the smaller of their two radii, so that
+/// they clip equally.
 double clip_factor(double radius, double distance);
 
 /// The smaller of two radii, where 0 means no limit.

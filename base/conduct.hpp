@@ -11,13 +11,13 @@
 
 namespace gv {
 
-/// The offences of each peer. A peer that offends too often within a certain time is quarantined,
-/// and has a clean record afterwards.
+/// Records the offences of each peer. A peer with too many offences within a certain time is
+/// quarantined. Its record is clean once the quarantine ends.
 class Conduct {
  public:
   struct Options {
-    int offences_max = 3;  ///< The number of offences that begins a quarantine.
-    Duration memory = std::chrono::minutes(1);  ///< Only offences within this time add up.
+    int offences_max = 3;  ///< Number of offences at which a quarantine begins.
+    Duration memory = std::chrono::minutes(1);  ///< Offences add up only within this time.
     Duration quarantine = std::chrono::minutes(1);
 
     friend bool operator==(const Options&, const Options&) = default;
@@ -27,8 +27,8 @@ class Conduct {
     check(options.offences_max > 0, "a peer may offend at least once");
   }
 
-  /// Counts an offence of `peer`. Returns true if it begins a quarantine. During a quarantine,
-  /// further offences do not prolong it.
+  /// Counts an offence of `peer`. Returns true if it begins a quarantine. Offences during a
+  /// quarantine do not prolong it.
   bool offend(Time now, PeerId peer) {
     if (is_quarantined(now, peer)) return false;
     Record& record = records_.try_emplace(peer, Record{.since = now}).first->second;
@@ -43,12 +43,12 @@ class Conduct {
     return found != records_.end() && now < found->second.quarantined_until;
   }
 
-  /// Quarantines `peer` from now on, whatever it did before.
+  /// Starts a full quarantine of `peer` now, whatever its record.
   void quarantine(Time now, PeerId peer) {
     records_[peer] = {.since = now, .quarantined_until = now + options_.quarantine};
   }
 
-  /// Forgets records that no longer count. Returns how many are left.
+  /// Forgets records that no longer count. Returns the number of records left.
   std::size_t tick(Time now) {
     std::erase_if(records_, [&](const auto& entry) { return entry.second.is_over(now, options_); });
     return records_.size();
@@ -61,7 +61,7 @@ class Conduct {
  private:
   struct Record {
     int offences = 0;
-    Time since{};  ///< Time of the first offence that still counts.
+    Time since{};  ///< Time of the first offence that counts.
     Time quarantined_until{};
 
     friend bool operator==(const Record&, const Record&) = default;

@@ -1,4 +1,4 @@
-// Access to all fields of a struct or class, for code that treats every field alike.
+// Access to all fields of a struct or class, for code that treats all fields in the same way.
 #pragma once
 
 #include <concepts>
@@ -16,12 +16,13 @@ concept PlainStruct = std::is_class_v<T> && std::is_aggregate_v<T> && !requires(
 };
 
 /// A plain struct that declares `static constexpr bool has_varints = true`. Its own 64-bit fields
-/// and the lengths of its lists are written in as few bytes as their values need (LEB128); numbers
-/// inside an optional or a list are not.
+/// and the lengths of its lists are written in as few bytes as their values need (LEB128). Numbers
+/// inside an optional or a list keep their full width.
 template <class T>
 concept HasVarints = PlainStruct<T> && std::remove_const_t<T>::has_varints;
 
-/// The number of fields of a plain struct. It has at least n if n initialisers compile.
+/// The number of fields of a plain struct. A struct has at least n fields if it can be initialised
+/// from n values.
 template <PlainStruct S>
 constexpr std::size_t number_of_fields() {
   if constexpr (std::is_empty_v<S>) {
@@ -53,15 +54,15 @@ constexpr std::size_t number_of_fields() {
   }
 }
 
-/// A class with private fields declares their number, `static constexpr std::size_t field_count`,
-/// and names Fields as its friend. A wrong number does not compile, so code that treats all fields
-/// alike misses none.
+/// A plain struct, or a class that makes Fields its friend and declares its number of fields as
+/// `static constexpr std::size_t field_count`. A wrong number does not compile, so code that treats
+/// all fields alike misses none.
 template <class T>
 concept Fielded = PlainStruct<T> || requires {
   T::field_count;
 };
 
-/// Binds the fields of an object, in the order of their declaration.
+/// Refers to the fields of an object, in the order of their declaration.
 class Fields {
  public:
   template <class T>

@@ -1,5 +1,5 @@
-// XXH64 for inputs of whole 4-byte words, implemented from its specification:
-// github.com/Cyan4973/xxHash, doc/xxhash_spec.md.
+// Implements XXH64 for inputs of whole 4-byte words, as specified in github.com/Cyan4973/xxHash,
+// doc/xxhash_spec.md.
 #include "base/fingerprint.hpp"
 
 #include <array>
@@ -28,8 +28,8 @@ std::uint64_t hash_of(std::span<const std::byte> bytes) {
   std::size_t left = bytes.size() / word;
   std::uint64_t hash = prime5;
   if (left >= 8) {
-    // Four independent lanes, because in a single lane each multiplication would wait for the one
-    // before.
+    // Four independent lanes, because in a single lane each multiplication would wait for the
+    // previous one.
     std::array<std::uint64_t, 4> lanes = {prime1 + prime2, prime2, 0, 0 - prime1};
     for (; left >= 8; at += 8 * word, left -= 8) {
       for (std::size_t i = 0; i < 4; ++i) {

@@ -1,4 +1,4 @@
-// A vector of floats in memory that its creator chooses.
+// A vector of floats whose memory its creator chooses.
 #pragma once
 
 #include <memory_resource>
@@ -7,7 +7,7 @@
 namespace gv {
 
 /// Values to be sent to other peers. If they are in the runtime's shared memory, a peer on the same
-/// host reads them without a copy. In other respects it is an ordinary vector.
+/// host reads them without a copy. Otherwise this is an ordinary vector.
 using Floats = std::pmr::vector<float>;
 
 }  // namespace gv

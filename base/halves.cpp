@@ -1,4 +1,4 @@
-// IEEE half precision and bfloat16 by integer arithmetic, which gives the same bits everywhere.
+// Converts floats to and from half precision and bfloat16, with the same bits on all machines.
 #include "base/halves.hpp"
 
 #include <bit>
@@ -13,16 +13,17 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "payloads are written as they lie in memory");
 
-/// Rounds to nearest even; overflow becomes infinity, NaN stays NaN.
+/// Returns the half-precision bits of `value`, rounded to nearest even. Overflow becomes infinity;
+/// NaN stays NaN.
 std::uint16_t to_fp16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint16_t sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
-  // 65520 is the first number that rounds up to 2^16, which half precision cannot hold.
+  // 65520 is the smallest number that rounds up to 2^16, which half precision cannot hold.
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 aligns the mantissa so that the hardware does the rounding.
+    // A subnormal result: adding 0.5 aligns the mantissa so that the hardware does the rounding.
     const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(aligned) - 0x3f000000u));
   }
@@ -37,7 +38,7 @@ float from_fp16(std::uint16_t half) {
   if (magnitude >= 0x7c00u) {
     return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
   }
-  // Scaling by 2^112 turns the half's exponent, subnormals included, into the float's.
+  // Scaling by 2^112 turns the half's exponent into the float's. This works for subnormals too.
   const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000u);
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | sign);
 }

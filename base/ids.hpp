@@ -6,7 +6,8 @@
 
 namespace gv {
 
-/// A peer's id, derived from its public key. The holder of the key is the peer.
+/// A peer's id, derived from its public key. Whichever process holds the private key acts as the
+/// peer.
 enum class PeerId : std::uint64_t {};
 
 /// Returns sixteen hexadecimal digits.

@@ -1,4 +1,4 @@
-// The names of an enumeration's values, defined once and usable in both directions.
+// The names of an enumeration's values, defined once for conversion in both directions.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// The names of all values of an enumeration that counts from 0, in order.
+/// The names of all values of an enumeration, in order. The values must count from 0.
 template <class Kind, std::size_t count>
 struct Names {
   std::array<std::string_view, count> list;
@@ -19,7 +19,7 @@ struct Names {
     return place < count ? list[place] : "unknown";
   }
 
-  /// The value with that name; nullopt if there is none.
+  /// The value with this name; nullopt if there is none.
   constexpr std::optional<Kind> find(std::string_view name) const {
     const auto* found = std::ranges::find(list, name);
     if (found == list.end()) return std::nullopt;

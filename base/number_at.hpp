@@ -1,4 +1,4 @@
-// A number at any address in memory.
+// Reads a number at any address in memory.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace gv {
 
-/// The number whose bytes begin at `from`, in this machine's byte order. The bytes need not be
-/// aligned for its type.
+/// Returns the number whose bytes begin at `from`, in this machine's byte order. The address need
+/// not be aligned for the type.
 template <class Number>
 Number number_at(const std::byte* from) {
   Number number;

@@ -1,5 +1,5 @@
-// Variants of many types that are compiled once: a struct derives from the variant, and only its
-// .cpp can make, copy and destroy one.
+// Helps to compile a variant of many types only once: a struct derives from the variant, and only
+// the struct's .cpp makes, copies and destroys it.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,7 @@ struct OneOf<T, std::variant<Alternatives...>>
 template <class T, class Variant>
 concept IsOneOf = OneOf<T, Variant>::value;
 
-/// Makes the variant from the object at `value`, which has the type with that index and is moved
-/// from.
+/// Moves the object at `value` into a new variant. `index` gives the object's type.
 template <class Variant, std::size_t Index = 0>
 Variant variant_from(std::size_t index, void* value) {
   if constexpr (Index + 1 < std::variant_size_v<Variant>) {

@@ -6,9 +6,8 @@
 
 namespace gv {
 
-/// Like std::shared_ptr, but a copy points to a copy of the value. So an object that writes to
-/// memory which others hold too, such as the network, can be copied, and the copy writes to
-/// separate memory.
+/// Like std::shared_ptr, but a copy points to a copy of the value. A copied object therefore never
+/// writes to the original's memory, which others, such as the network, may still hold.
 template <class T>
 class OwnCopy : public std::shared_ptr<T> {
  public:

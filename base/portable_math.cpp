@@ -1,4 +1,4 @@
-// Power series, cut where the next term no longer counts.
+// Evaluates power series, cut off where the next term no longer changes the result.
 #include "base/portable_math.hpp"
 
 #include <cmath>
@@ -20,7 +20,7 @@ double integer_power(double base, std::uint64_t exponent) {
 double cosine_of_half_turns(double half_turns) {
   check(half_turns >= 0 && half_turns <= 1, "an angle of at most half a turn");
   const bool is_obtuse = half_turns > 0.5;
-  // cos a = 1 - 2 sin^2(a / 2), and the sine of at most pi / 4 has a quick series.
+  // cos a = 1 - 2 sin^2(a / 2), and the series for the sine converges quickly up to pi / 4.
   const double half = std::numbers::pi / 2 * (is_obtuse ? 1 - half_turns : half_turns);
   double series = 0;
   for (int k = 9; k > 0; --k) series = (1 + series) * (-half * half / (2 * k * (2 * k + 1)));
@@ -32,7 +32,7 @@ double cosine_of_half_turns(double half_turns) {
 double natural_logarithm(double x) {
   check(x > 0 && std::isfinite(x), "a logarithm of a finite number above 0");
   int exponent = 0;
-  double mantissa = std::frexp(x, &exponent);  // From 1/2 to 1, exactly.
+  double mantissa = std::frexp(x, &exponent);  // In [1/2, 1), exact.
   if (mantissa < std::numbers::sqrt2 / 2) {
     mantissa *= 2;
     --exponent;

@@ -1,4 +1,4 @@
-// Replaces control characters by hexadecimal numbers.
+// Replaces control characters by their hexadecimal codes.
 #include "base/printable.hpp"
 
 namespace gv {
@@ -6,7 +6,8 @@ namespace {
 
 constexpr char digits[] = "0123456789abcdef";
 
-/// In UTF-8 the control characters U+0080 to U+009F consist of this byte and one from 0x80 to 0x9f.
+/// The first byte of the control characters U+0080 to U+009F in UTF-8. Their second byte is from
+/// 0x80 to 0x9f.
 constexpr unsigned char latin_lead = 0xc2;
 
 bool is_latin_control(unsigned char byte) { return byte >= 0x80 && byte < 0xa0; }

@@ -1,4 +1,4 @@
-// Makes text from outside harmless for terminals and logs.
+// Makes text from outside harmless to terminals and logs.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 namespace gv {
 
 /// Returns `text` with control characters written as \xNN, so that it stays on one line and cannot
-/// move the cursor. If it is longer than `bytes_max`, it is cut there and "..." is appended.
+/// move the cursor. Text longer than `bytes_max` is cut there, and "..." is appended.
 std::string printable(std::string_view text, std::size_t bytes_max = std::string_view::npos);
 
 }  // namespace gv

@@ -1,5 +1,4 @@
-// Buffers that are reused once all holders have released them, instead of being freed and
-// allocated.
+// Buffers that are reused once all holders have released them, instead of being freed.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +8,15 @@
 namespace gv {
 
 /// Hands out shared buffers. A buffer that only the pool still holds is handed out again, with its
-/// old contents. Freeing a model-sized buffer would return it to the system, and allocating it
-/// again costs a page fault for every 4 KiB, which takes longer than filling it. Every holder must
-/// release its buffer on the thread that calls `take`. Buffers are memory and not state, so all
-/// pools compare equal.
+/// old contents. Without the pool, each model-sized buffer would go back to the system, and
+/// allocating it again would cost a page fault for every 4 KiB, which takes longer than filling it.
+/// Every holder must release its buffer on the thread that calls `take`. Buffers are memory and not
+/// state, so all pools compare equal.
 template <class T>
 class Reuse {
  public:
-  /// The pool keeps at most `kept_max` buffers. It can hand out more, but the holders free those.
+  /// The pool keeps at most `kept_max` buffers. It can hand out more; those are freed by their last
+  /// holders.
   explicit Reuse(std::size_t kept_max) : kept_max_(kept_max) {}
   /// A copy begins without buffers and shares none with the original.
   Reuse(const Reuse& other) : kept_max_(other.kept_max_) {}
@@ -34,11 +34,12 @@ class Reuse {
     return fresh;
   }
 
-  /// Frees the buffers that only the pool holds, and hands out none of the others again.
+  /// Frees the buffers that only the pool holds. The pool also forgets all others, so they are not
+  /// handed out again.
   void clear() { kept_.clear(); }
 
-  /// The buffer of `lent`, to be changed in place. Null if anyone besides this pool and `lent`
-  /// holds it.
+  /// Returns `lent` as a buffer that may be changed in place. Null unless only this pool and `lent`
+  /// hold it.
   std::shared_ptr<T> sole(const std::shared_ptr<const T>& lent) const {
     for (const std::shared_ptr<T>& buffer : kept_) {
       if (buffer == lent && buffer.use_count() == 2) return buffer;
@@ -47,7 +48,7 @@ class Reuse {
   }
 
   friend bool operator==(const Reuse&, const Reuse&) { return true; }
-  /// Adds nothing to a StateHash.
+  /// Adds nothing to a StateHash, because buffers are not state.
   void add_to(auto&) const {}
 
  private:

@@ -1,4 +1,4 @@
-// Implements xoshiro256** and the few distributions built on it.
+// Implements xoshiro256** and a few distributions based on it.
 #include "base/rng.hpp"
 
 #include <cmath>

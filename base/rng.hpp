@@ -24,21 +24,21 @@ constexpr std::uint64_t avalanche(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Mixes `value` into `hash`. The order of calls matters. Use it for hashes over several fields.
+/// Mixes `value` into `hash`. The order of calls matters. Meant for hashes over several fields.
 constexpr std::uint64_t hash_combine(std::uint64_t hash, std::uint64_t value) {
   return avalanche(hash * 0x9e3779b97f4a7c15ULL + avalanche(value + 0x9e3779b97f4a7c15ULL));
 }
 
 /// xoshiro256** (Blackman and Vigna 2018), seeded through splitmix64. A copy continues the same
-/// stream. We implement the distributions ourselves, because those of the standard library differ
-/// between implementations.
+/// stream. The distributions are our own, because those of the standard library differ between
+/// implementations.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed);
 
-  /// A generator whose stream depends only on this one's seed and on `purpose`, not on how many
-  /// numbers were already drawn. Each component has its own, so that components do not disturb each
-  /// other.
+  /// Returns a generator whose stream depends only on this one's seed and on `purpose`, not on how
+  /// many numbers were already drawn. Each component has its own generator, so that components do
+  /// not affect each other's numbers.
   Rng fork(std::string_view purpose) const;
   Rng fork(std::uint64_t purpose) const;
 
@@ -66,7 +66,7 @@ class Rng {
   /// A gamma-distributed number with the given shape (> 0) and scale 1 (Marsaglia and Tsang 2000).
   double gamma(double shape);
 
-  /// True with the given probability.
+  /// Returns true with the given probability.
   bool chance(double probability) { return uniform() < probability; }
 
   friend bool operator==(const Rng&, const Rng&) = default;

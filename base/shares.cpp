@@ -1,4 +1,4 @@
-// Deals samples one by one to the peer that would finish first.
+// Deals samples one by one, each to the peer that would finish it first.
 #include "base/shares.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace gv {
 namespace {
 
-/// The speeds, with the median in place of unmeasured ones. For an even count it is the lower of
-/// the two middle values.
+/// The speeds, with the median in place of unmeasured ones. The median of an even count is the
+/// lower of the two middle values.
 std::vector<double> known_speeds(std::span<const double> samples_per_second) {
   const auto is_measured = [](double speed) { return std::isfinite(speed) && speed > 0; };
   std::vector<double> measured;
@@ -38,7 +38,7 @@ std::vector<std::uint32_t> batch_shares(std::span<const double> samples_per_seco
   const std::vector<double> speeds = known_speeds(samples_per_second);
   std::vector<std::uint32_t> shares(peers, least);
 
-  // The time at which a peer would finish if it got one more sample.
+  // The time at which a peer would finish one more sample, and the peer's index.
   using Turn = std::pair<double, std::size_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   const auto queue = [&](std::size_t peer) {

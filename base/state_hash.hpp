@@ -1,5 +1,4 @@
-// A hash of a protocol object's whole state, which makes it possible to explore small worlds
-// exhaustively.
+// A hash of a protocol object's whole state, used to explore small simulated worlds exhaustively.
 #pragma once
 
 #include <algorithm>
@@ -26,15 +25,16 @@ namespace gv {
 
 class StateHash;
 
-/// A plain struct, or a class that lets Fields in: its state consists of its fields, one after
-/// another. Other classes have their own `void add_to(StateHash&) const` and comparison.
+/// A plain struct, or a class that has Fields as its friend. Its state consists of its fields, one
+/// after another. Other classes declare `void add_to(StateHash&) const` and a comparison
+/// themselves.
 template <class T>
 concept FieldedState = Fielded<T> && !requires(const T& state, StateHash& hash) {
   state.add_to(hash);
 };
 
-/// True for types that are not part of a state: owners that only keep memory alive, and functions
-/// and objects of others that were passed in.
+/// True for types that are not part of a state: owners that only keep memory alive, functions, and
+/// objects that belong to others.
 template <class T>
 inline constexpr bool is_stateless = false;
 template <>
@@ -44,11 +44,11 @@ inline constexpr bool is_stateless<std::function<F>> = true;
 template <class T>
 inline constexpr bool is_stateless<T*> = true;
 
-/// Two states are equal if all of their parts are. Pointers are equal if their targets are, and
+/// True if all parts of the two states are equal. Pointers are equal if their targets are, and
 /// floats if their bits are, so equal states have equal hashes.
 template <class T>
 bool equal_states(const T& a, const T& b) {
-  // The fields of an object, or the elements of a tuple.
+  // Compares the fields of two objects, or the elements of two tuples.
   const auto all_equal = [](const auto& of_a, const auto& of_b) {
     return [&]<std::size_t... i>(std::index_sequence<i...>) {
       return (equal_states(std::get<i>(of_a), std::get<i>(of_b)) && ...);
@@ -76,12 +76,11 @@ bool equal_states(const T& a, const T& b) {
   }
 }
 
-/// Takes the parts of a state one after another.
+/// A hash of the parts of a state, which are added one after another.
 class StateHash {
  public:
-  /// Points in time are hashed relative to `now`, so that two states which differ only in the time
-  /// at which they were reached are equal. Points more than `oldest` before now all get the same
-  /// hash.
+  /// Points in time are hashed relative to `now`, so states that differ only in when they were
+  /// reached have equal hashes. All points more than `oldest` before `now` get the same hash.
   explicit StateHash(Time now, Duration oldest = Duration::max()) : now_(now), oldest_(oldest) {}
 
   template <class... Parts>
@@ -94,7 +93,7 @@ class StateHash {
  private:
   void mix(std::uint64_t bits) { value_ = hash_combine(value_, bits); }
 
-  /// Hashes eight bytes at a time, because a model may be among them.
+  /// Hashes eight bytes at a time, because the bytes may be those of a model.
   void mix_bytes(std::span<const std::byte> bytes) {
     for (; !bytes.empty(); bytes = bytes.subspan(std::min<std::size_t>(bytes.size(), 8))) {
       std::uint64_t next = 0;

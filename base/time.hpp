@@ -1,4 +1,4 @@
-// Time as an argument: protocols can compute with this clock but cannot read it.
+// Time as an argument: protocols can compute with this clock's times but cannot read the clock.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 namespace gv {
 
 /// The run's monotonic clock, in nanoseconds since the run began. It has no now(): only the host
-/// and the simulator know the time, and they pass it in.
+/// and the simulator know the time, and they pass it to the protocols.
 struct RunClock {
   using rep = std::int64_t;
   using period = std::nano;
@@ -27,7 +27,8 @@ constexpr double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-/// Converts seconds to a duration, rounded to the nanosecond. Too long ones become the longest.
+/// Converts seconds to a duration, rounded to the nanosecond. Too long a time becomes the longest
+/// duration.
 constexpr Duration from_seconds(double value) {
   if (value >= seconds(Duration::max())) return Duration::max();
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));

@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// The contribution of a member to the hash of a set.
+/// A member's contribution to the hash of its set.
 std::uint64_t share_of(PeerId peer) { return hash_combine(1, static_cast<std::uint64_t>(peer)); }
 
 }  // namespace

@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// A set of peers, as a value. Equal hashes mean equal sets. The hash is a sum over the members, so
-/// inserting or erasing a peer changes one term and needs no pass over all members.
+/// A set of peers, as a value. Equal hashes are taken to mean equal sets. The hash is a sum over
+/// the members, so inserting or erasing a peer changes one term and needs no pass over all members.
 class View {
  public:
   View() = default;
@@ -19,7 +19,7 @@ class View {
   /// Sorts `peers` and drops duplicates.
   explicit View(std::vector<PeerId> peers);
 
-  /// Inserting a member twice or erasing a peer that is not in the set has no effect.
+  /// Inserting a member again or erasing a peer that is not in the set has no effect.
   void insert(PeerId peer);
   void erase(PeerId peer);
 
@@ -27,7 +27,7 @@ class View {
   std::size_t size() const { return peers_.size(); }
   std::uint64_t hash() const { return hash_; }
   bool contains(PeerId peer) const;
-  /// The position of a peer in the order of ids; nullopt if it is not in the set.
+  /// The position of a peer in the order of ids; nullopt if the peer is not in the set.
   std::optional<std::size_t> rank_of(PeerId peer) const;
 
   friend bool operator==(const View&, const View&) = default;

@@ -1,5 +1,5 @@
-// Measures a lower bound for all-reduce times: sends the same bytes through TCP sockets, without
-// adding.
+// Measures a lower bound for all-reduce times: sends the same bytes over TCP, without adding
+// numbers.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -26,7 +26,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Bytes = std::span<char>;
 
-/// Four TCP segments within a host. Anything less than a segment would be a packet of its own.
+/// Four TCP segments within a host, because a remainder smaller than a segment would need its own
+/// packet.
 constexpr std::size_t scratch_bytes = 4 * 65464;
 
 int checked(int result, const char* what) {
@@ -34,8 +35,8 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// A TCP socket without pacing. The algorithm is set before connecting, because a socket that was
-/// ever paced remains so.
+/// A TCP socket without pacing. The congestion control is set before connecting, because a socket
+/// that was ever paced remains so.
 int unpaced_socket() {
   const int socket = checked(::socket(AF_INET, SOCK_STREAM, 0), "socket");
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -57,7 +58,7 @@ sockaddr_in loopback(std::uint16_t port) {
   return address;
 }
 
-/// Connects to the ranks at distance 1, 2, 4 and so on. Returns sockets by rank.
+/// Connects to the ranks at distance 1, 2, 4 and so on. Returns the sockets by rank.
 std::map<int, int> connections(int rank, int ranks, const std::filesystem::path& folder) {
   const int door = unpaced_socket();
   sockaddr_in address = loopback(0);
@@ -99,8 +100,8 @@ std::map<int, int> connections(int rank, int ranks, const std::filesystem::path&
   return found;
 }
 
-/// Sends and receives at the same time. Bytes beyond the size of `into` overwrite it. Busy-polls
-/// and yields, because sleeping would only lose time.
+/// Sends `out` and receives `expected` bytes at the same time. Bytes beyond the size of `into`
+/// overwrite its beginning. Busy-polls and yields, because sleeping would only lose time.
 void exchange(int socket, Bytes out, Bytes into, std::size_t expected) {
   std::size_t sent = 0;
   std::size_t got = 0;
@@ -124,8 +125,8 @@ void exchange(int socket, Bytes out, Bytes into, std::size_t expected) {
   }
 }
 
-/// Recursive halving into scratch memory, then doubling into place: 2m(P-1)/P bytes each way in the
-/// fewest messages.
+/// Recursive halving into `scratch`, then doubling in place. With m bytes and P ranks, each rank
+/// sends and receives 2m(P-1)/P bytes, in the fewest possible messages.
 void move_all(const std::map<int, int>& to, int rank, int ranks, Bytes values, Bytes scratch) {
   std::size_t begin = 0;
   std::size_t size = values.size();
@@ -150,8 +151,8 @@ void move_all(const std::map<int, int>& to, int rank, int ranks, Bytes values, B
 
 }  // namespace
 
-/// Arguments: RANK RANKS FOLDER ROW_SECONDS BYTES... Prints one JSON line for each size with this
-/// rank's time of every sum. The ranks find each other through FOLDER.
+/// Arguments: RANK RANKS FOLDER ROW_SECONDS BYTES... Prints one JSON line for each size, with this
+/// rank's time for every sum. The ranks find each other through FOLDER.
 int main(int argc, char** argv) try {
   if (argc < 6) throw std::invalid_argument("RANK RANKS FOLDER ROW_SECONDS BYTES...");
   const int rank = std::atoi(argv[1]);

@@ -45,8 +45,8 @@ double seconds_of(const Run& run) {
 
 }  // namespace
 
-/// Arguments: RANK RANKS FOLDER ALGORITHM ROW_SECONDS BYTES... Prints one JSON line for each size
-/// with this rank's time of every sum. The ranks find each other through FOLDER.
+/// Arguments: RANK RANKS FOLDER ALGORITHM ROW_SECONDS BYTES... Prints one JSON line for each size,
+/// with this rank's time for every sum. The ranks find each other through FOLDER.
 int main(int argc, char** argv) try {
   if (argc < 7) throw std::invalid_argument("RANK RANKS FOLDER ALGORITHM ROW_SECONDS BYTES...");
   const int rank = std::atoi(argv[1]);
@@ -68,7 +68,7 @@ int main(int argc, char** argv) try {
         throw std::runtime_error("a sum is wrong");
       }
     }
-    // Zeros remain zeros however often they are summed.
+    // Zeros stay zero however often they are summed.
     std::fill(values.begin(), values.end(), 0.0f);
     const int least = bytes <= 1 << 20 ? 20 : bytes <= 32 << 20 ? 10 : 5;
     const double warm_up = seconds_of([&] {
@@ -85,7 +85,7 @@ int main(int argc, char** argv) try {
     std::printf("]}\n");
     std::fflush(stdout);
   }
-  // A rank that leaves closes connections that others may still be waiting on.
+  // A rank that leaves closes connections that other ranks may still be waiting on.
   store.set("done" + std::to_string(rank), {1});
   std::vector<std::string> all;
   for (int other = 0; other < ranks; ++other) all.push_back("done" + std::to_string(other));

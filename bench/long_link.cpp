@@ -1,5 +1,4 @@
-// Joins two network namespaces by a link with a delay. (The kernel's own tool, tc, can do this only
-// on some kernels.)
+// Connects two network namespaces by a link with a delay. (tc can do so only on some kernels.)
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -26,11 +25,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t packet_max = 65536;
-/// The largest number of packets from one end before the other end has its turn.
+/// The largest number of packets read from one end before the other end has its turn.
 constexpr int packets_at_once = 64;
-/// The longest time that packets wait for bandwidth, as in a router. Other packets are dropped.
+/// The longest time that packets wait for bandwidth, as in a router. Packets that would wait longer
+/// are dropped.
 constexpr std::chrono::milliseconds queue_max{50};
-/// This many bytes are always queued, because a shorter queue would drop bursts.
+/// At least this many bytes fit into the queue, because a shorter queue would drop bursts.
 constexpr std::size_t burst = 256 * 1024;
 
 int checked(int result, const char* what) {
@@ -38,8 +38,8 @@ int checked(int result, const char* what) {
   return result;
 }
 
-/// A point-to-point device in the namespace that is open as `space`. The caller is in that
-/// namespace afterwards.
+/// Creates a point-to-point device in the namespace that is open as `space`, and leaves the caller
+/// in that namespace.
 int device_in(int space, const std::string& name) {
   checked(::setns(space, CLONE_NEWNET), "setns");
   const int device = checked(::open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC), "tun");
@@ -112,7 +112,8 @@ class Way {
 
 /// Arguments: NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]. Makes DEVICE in both
 /// namespaces and forwards packets between them for SECONDS, DELAY_MS later and at most MBIT
-/// megabits per second. Loses each packet with LOSS_PERCENT. Prints a line when both devices exist.
+/// megabits per second. Drops each packet with a probability of LOSS_PERCENT. Prints a line once
+/// both devices exist.
 int main(int argc, char** argv) try {
   if (argc != 7 && argc != 8) {
     throw std::invalid_argument("NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]");

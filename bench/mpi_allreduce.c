@@ -1,10 +1,10 @@
-// Times MPI_Allreduce, one process for each rank; for any MPI.
+// Times MPI_Allreduce with one process per rank, for any MPI implementation.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/// ROW_SECONDS BYTES...: rank 0 prints for each size one JSON line with the time that every
-/// operation took the slowest rank.
+/// Arguments: ROW_SECONDS BYTES... For each size, rank 0 prints one JSON line with the time that
+/// every operation took on the slowest rank.
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank = 0;

@@ -1,7 +1,7 @@
 // The grapevine binary, except that each peer's steps take a given time. The peer sleeps for most
-// of it, so that many peers fit on a machine with few processors. The environment gives the times
-// by shard number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder holds the
-// start of its first step in seconds since 1970.
+// of that time, so that many peers fit on a machine with few processors. The environment gives the
+// times by shard number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder
+// holds the start of the peer's first step in seconds since 1970.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-/// The argument after `word` on the command line.
+/// The command-line argument that follows `word`.
 std::string_view argument(int argc, char** argv, std::string_view word) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (argv[i] == word) return argv[i + 1];
@@ -53,7 +53,7 @@ class Pace {
     const auto ends = Clock::now();
     const double needed = Seconds(ends - works).count() / count;
     needed_ = needed_ == 0 ? needed : needed_ + 0.1 * (needed - needed_);
-    // A late peer catches up, but by at most one call.
+    // A peer that is late catches up, but by at most one call.
     late_ = std::min(late_ + Seconds(ends - begins).count() - count * step_, count * step_);
   }
 

@@ -20,18 +20,18 @@ namespace gv {
 namespace {
 
 constexpr Duration latency = std::chrono::milliseconds(5);
-/// Bytes of a statement's number and signature. The key is not counted, because members had one
-/// before.
+/// Bytes that a statement's number and signature add to a member entry. The key's bytes are
+/// subtracted, because entries had a key already.
 constexpr std::size_t added_bytes = sizeof(std::uint64_t) + sizeof(Signature) - sizeof(PublicKey);
 
 struct Counts {
   std::size_t signatures = 0;
   std::size_t checks = 0;
-  std::size_t entries = 0;  ///< Entries of members in messages.
+  std::size_t entries = 0;  ///< Number of member entries in messages.
   std::size_t bytes = 0;    ///< Bytes of membership messages.
 };
 
-/// Stands in for Ed25519, and counts.
+/// Stands in for Ed25519 and counts calls.
 class CountingSigner final : public Signer {
  public:
   CountingSigner(PeerId self, Counts& counts) : signer_(self, 1), counts_(&counts) {}
@@ -60,7 +60,7 @@ class CountingSigner final : public Signer {
 
 PeerId peer(std::size_t number) { return PeerId{number + 1}; }
 
-/// Peers that train all the time, with a hundred steps a second each.
+/// Peers that train all the time, at a hundred steps a second each.
 class Swarm {
  public:
   explicit Swarm(std::size_t peers) {
@@ -126,7 +126,7 @@ class Swarm {
   std::map<std::pair<Time, std::size_t>, std::pair<std::size_t, Envelope>> queue_;
 };
 
-/// The median of some repetitions, in seconds.
+/// The median time of some repetitions, in seconds.
 template <class Work>
 double median_seconds(Work work) {
   std::vector<double> times;

@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Waits. Sleeps for nearly all of the time, so that many peers fit on a machine with few
-/// processors, and watches the clock for the rest.
+/// Waits for the given time. Sleeps for nearly all of it, so that many peers fit on a machine with
+/// few processors, and watches the clock for the rest.
 void pass_time(double seconds) {
   constexpr auto watched = std::chrono::microseconds(100);
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(

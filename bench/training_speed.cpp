@@ -1,5 +1,5 @@
-// Measures samples per second of one peer's trainer on one thread: mlp, lenet or cnn on random
-// images, or a transformer on random bytes.
+// Measures how many samples per second one peer's trainer handles on one thread: mlp, lenet or cnn
+// on random images, or a transformer on random bytes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -52,8 +52,8 @@ std::shared_ptr<const gv::DataSet> random_text(std::size_t count) {
 
 }  // namespace
 
-/// Arguments: MODEL [SECONDS] [bf16]. Prints "samples_per_second MEDIAN LOW HIGH" over blocks of
-/// about a tenth of a second. LOW and HIGH are the quartiles.
+/// Arguments: MODEL [SECONDS] [bf16]. Prints "samples_per_second MEDIAN LOW HIGH", where LOW and
+/// HIGH are the quartiles, over blocks of about a tenth of a second.
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "mlp";
   const double seconds = argc > 2 ? std::atof(argv[2]) : 5;

@@ -1,4 +1,4 @@
-// `grapevine algorithms`: a table of the algorithms that have names, or one of them with its cost.
+// `grapevine algorithms`: lists the algorithms that have names, or describes one with its cost.
 #include "peer/config/algorithms.hpp"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
       .config;
 }
 
-/// The cost of a round for a peer, averaged over all peers and a few rounds.
+/// Text about the cost of a mixing round for a peer, averaged over all peers and a few rounds.
 std::string costs(const MixingConfig& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;
@@ -48,7 +48,7 @@ std::string costs(const MixingConfig& rounds, std::size_t peers, double paramete
       traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
 }
 
-/// The cost of a sum of all gradients with each all-reduce algorithm.
+/// Text about the cost of a sum of all gradients with each all-reduce algorithm.
 std::string sum_costs(std::size_t peers, double parameters) {
   std::string text =
       fmt::format("a sum over {} peers by each allreduce.algorithm, means of peers\n", peers);
@@ -60,7 +60,7 @@ std::string sum_costs(std::size_t peers, double parameters) {
   return text;
 }
 
-/// One line for each algorithm, grouped by family.
+/// A table with one line for each algorithm, grouped by family.
 std::string algorithms_table() {
   std::string text;
   std::string_view family;
@@ -79,7 +79,7 @@ std::string algorithms_table() {
 
 /// Describes one algorithm, which must exist: its settings as in a config, and a peer's memory and
 /// traffic with `peers` peers and a model of `parameters` numbers. If the algorithm does not fit
-/// that number of peers, says why.
+/// that number of peers, the text says why.
 std::string algorithm_report(std::string_view name, std::size_t peers, double parameters) {
   const NamedAlgorithm& algorithm = *named_algorithm(name);
   const Config config = config_of(algorithm);
@@ -93,7 +93,7 @@ std::string algorithm_report(std::string_view name, std::size_t peers, double pa
     }
     if (problems.empty()) text += costs(config.mixing, peers, parameters);
   }
-  // Only these algorithms sum whole gradients. Compressed gradients are shorter than the model.
+  // Only these algorithms sum whole gradients. Others compress them, so they send fewer bytes.
   if (config.run.mode == ModeKind::allreduce && algorithm.family == "exact-mean") {
     text += sum_costs(peers, parameters);
   }

@@ -103,7 +103,7 @@ void add_allreduce(CLI::App& bench) {
   });
 }
 
-/// Adds the command of a rank, which help texts do not show.
+/// Adds the command that each rank of `bench allreduce` runs. Help texts do not show it.
 void add_allreduce_rank(CLI::App& bench) {
   const auto sums = std::make_shared<ReduceArguments>();
   const auto options = std::make_shared<ReducePeerOptions>();

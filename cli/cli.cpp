@@ -1,4 +1,4 @@
-// Parses the command line and ends the command.
+// Parses the command line and runs the command.
 #include "cli/cli.hpp"
 
 #include <fmt/format.h>
@@ -19,24 +19,25 @@
 
 namespace gv {
 
-/// Ends the program with an exit code from inside a callback, in the parser library's way.
+/// Throws the exception with which the parser library ends a program inside a callback.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
 
-/// The number of words from `--` on that name the program which `launch` starts.
+/// Number of arguments of `launch` that make up the user's program, including the `--` before it. 0
+/// if there is no program.
 static int words_of_program(int argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "launch") return 0;
   char** const end = argv + argc;
   return static_cast<int>(end - std::find(argv, end, std::string_view("--")));
 }
 
-/// The words after `--`.
+/// The arguments after `--`.
 static std::vector<std::string> program_behind(int argc, char** argv) {
   const int words = words_of_program(argc, argv);
   return words > 0 ? std::vector<std::string>(argv + argc - words + 1, argv + argc)
                    : std::vector<std::string>();
 }
 
-/// Why the first word is no command; empty if it is one, or an option.
+/// Says why the first argument is not a command. Empty if it is a command or an option.
 static Problems command_problems(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return {};
   const std::string word = argv[1];

@@ -1,4 +1,4 @@
-// The commands of the program. Each adds itself to the parser, with its options and an example.
+// The program's commands. Each function adds one to the parser, with its options and an example.
 #pragma once
 
 #include <string>
@@ -17,9 +17,10 @@ namespace gv {
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
-/// Adds `grapevine completions`, which describes everything that `app` has when the command runs.
+/// Adds `grapevine completions`, which covers all commands that `app` has when it runs.
 void add_completions(CLI::App& app);
-/// Adds `grapevine create`. `hooks` are passed to the peer that it runs, as for `join` and `peer`.
+/// Adds `grapevine create`. `hooks` are passed to the peer that the command runs, as for `join` and
+/// `peer`.
 void add_create(CLI::App& app, const HostHooks& hooks);
 void add_env(CLI::App& app);
 void add_doctor(CLI::App& app);
@@ -30,7 +31,7 @@ void add_explain(CLI::App& app);
 void add_invite(CLI::App& app);
 void add_join(CLI::App& app, const HostHooks& hooks);
 void add_keygen(CLI::App& app);
-/// Adds `grapevine launch`. `program` has the words after `--`.
+/// Adds `grapevine launch`. `program` has the arguments after `--`.
 void add_launch(CLI::App& app, const std::vector<std::string>& program);
 void add_ledger(CLI::App& app);
 void add_merge(CLI::App& app);
@@ -40,7 +41,7 @@ void add_sim(CLI::App& app);
 void add_status(CLI::App& app);
 void add_switch(CLI::App& app);
 void add_topology(CLI::App& app);
-/// Adds `grapevine peer`. `hooks` are passed to the peer that it runs.
+/// Adds `grapevine peer`. `hooks` are passed to the peer that the command runs.
 void add_peer(CLI::App& app, const HostHooks& hooks);
 
 }  // namespace gv

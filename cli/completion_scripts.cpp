@@ -11,14 +11,14 @@ namespace gv {
 namespace {
 
 struct CompletedOption {
-  std::vector<std::string> long_names;  ///< Without dashes, like the short names.
+  std::vector<std::string> long_names;  ///< Without dashes, like `short_names`.
   std::vector<std::string> short_names;
   std::string description;
-  std::vector<std::string> words;  ///< All values of the option; empty if it has other values.
+  std::vector<std::string> words;  ///< The option's possible values. Empty if it takes any value.
   bool has_value = false;
   bool may_repeat = false;
 
-  /// Every spelling, with dashes.
+  /// All names of the option, with dashes.
   std::vector<std::string> spellings() const {
     std::vector<std::string> all;
     for (const std::string& name : short_names) all.push_back("-" + name);
@@ -28,20 +28,22 @@ struct CompletedOption {
 };
 
 struct CompletedCommand {
-  std::string path;  ///< The names down to this command, each after a blank.
+  std::string path;  ///< Names of all commands from the top to this one, with a blank before each.
   std::string name;
   std::string description;
   std::vector<CompletedOption> options;
-  std::vector<std::string> words;  ///< Values of the first positional argument, if few.
+  /// Values of the first positional argument. Empty if it takes any.
+  std::vector<std::string> words;
   std::vector<CompletedCommand> commands;
 };
 
-/// A description short enough for one line: the part before the first semicolon.
+/// The part of a description before the first semicolon, which fits on one line.
 std::string brief(const std::string& description) {
   return description.substr(0, description.find(';'));
 }
 
-/// The values that the parser's check allows. The parser shows them as TEXT:{bash,zsh,fish}.
+/// The values that an option's check allows, which the parser shows as TEXT:{bash,zsh,fish}. Empty
+/// if it allows any.
 std::vector<std::string> allowed_words(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find(":{"), close = type.find('}');
@@ -94,8 +96,8 @@ std::string with_each(std::string text, std::string_view characters, std::string
   return text;
 }
 
-/// Bash: the words typed so far lead to a command, and the word before the current one may be an
-/// option that wants a value.
+/// The script for Bash. It finds the command from the words typed so far, and checks whether the
+/// previous word is an option that takes a value.
 std::string bash_script(const CompletedCommand& program) {
   std::string paths, values, words;
   walk(program, [&](const CompletedCommand& command) {
@@ -137,7 +139,7 @@ complete -o default -F _grapevine grapevine
                      paths, values, words);
 }
 
-/// The name of the function for a command.
+/// The name of a command's function in the script for Zsh.
 std::string zsh_function(const CompletedCommand& command) {
   std::string name = "_grapevine" + command.path;
   std::ranges::replace(name, ' ', '_');
@@ -150,7 +152,8 @@ std::string zsh_quoted(const std::string& text) {
   return "'" + quoted + "'";
 }
 
-/// Zsh: a function for each command, which gives its options to _arguments.
+/// The script for Zsh. It has a function for each command, which passes the command's options to
+/// _arguments.
 std::string zsh_script(const CompletedCommand& program) {
   std::string script = "#compdef grapevine\n# Completes grapevine in zsh.\n";
   walk(program, [&](const CompletedCommand& command) {
@@ -187,7 +190,8 @@ std::string zsh_script(const CompletedCommand& program) {
   return script + "_grapevine \"$@\"\n";
 }
 
-/// Fish: a line for each option and command, with the commands that must precede it.
+/// The script for Fish. It has a line for each option and command, with the commands that must
+/// precede it.
 std::string fish_script(const CompletedCommand& program) {
   std::string script = "# Completes grapevine in fish.\n";
   walk(program, [&](const CompletedCommand& command) {

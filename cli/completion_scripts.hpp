@@ -1,4 +1,4 @@
-// Scripts that complete grapevine's command line in a shell, written from the parser itself.
+// Scripts that complete grapevine's command line in a shell, generated from the parser.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ class App;
 
 namespace gv {
 
-/// The script for `shell`: bash, zsh or fish; an empty string for any other. It completes commands,
-/// options, the values of options, and files everywhere else.
+/// Returns the script for `shell`, which is bash, zsh or fish; an empty string for any other shell.
+/// It completes commands, options and the values of options, and files everywhere else.
 std::string completion_script(const CLI::App& app, std::string_view shell);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// `grapevine completions`: a script that completes the command line in a shell.
+// `grapevine completions`: prints a script that completes command lines in a shell.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `grapevine doctor`: says what keeps this machine from training, and what mends it.
+// `grapevine doctor`: says what keeps this machine from training, and how to fix it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Problems of the options themselves.
+/// Problems that the options have regardless of the machine.
 Problems option_problems(const DoctorOptions& options) {
   Problems problems;
   const bool has_port = options.listen.rfind(':') != std::string::npos;

@@ -1,4 +1,4 @@
-// `grapevine env`: says which engine has started this process, and how that is known.
+// `grapevine env`: says which engine started this process, and how that is known.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ struct EnvArguments {
   bool as_json = false;
 };
 
-/// "3 of 16", with a question mark in place of an unknown number.
+/// A place as text, for example "3 of 16". A question mark replaces an unknown number.
 std::string place_text(std::optional<std::size_t> rank, std::optional<std::size_t> ranks) {
   const auto text = [](std::optional<std::size_t> number) {
     return number ? std::to_string(*number) : std::string("?");

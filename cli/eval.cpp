@@ -25,14 +25,15 @@ namespace {
 
 struct EvaluateOptions {
   std::vector<std::string> files;
-  std::string route;    ///< The file with the centres of the machines; empty means one model.
+  /// The file with the machines' cluster centres; empty means that there is only one model.
+  std::string route;
   std::string config;   ///< Empty means the settings stored in the checkpoint.
-  std::string outputs;  ///< The file for the outputs; empty means none.
+  std::string outputs;  ///< The file for the model's outputs; empty means none.
   bool sharpness = false;
-  std::size_t samples = 1000;  ///< Number of test samples for the sharpness.
+  std::size_t samples = 1000;  ///< Number of test samples for computing the sharpness.
 };
 
-/// Prints the eigenvalue of the largest magnitude of the Hessian at the model.
+/// Prints the Hessian's eigenvalue of largest magnitude at the model.
 void print_sharpness(const EvaluateOptions& options, const TestSet& test,
                      std::span<const float> parameters) {
   Model model(without_dropout(test.model), test.data->shape, evaluation_batch(*test.data));
@@ -49,7 +50,7 @@ void print_sharpness(const EvaluateOptions& options, const TestSet& test,
       found->has_settled ? "" : " (not settled)", samples, samples == 1 ? "sample" : "samples");
 }
 
-/// Evaluates machines that each know one cluster, and prints their common score. Returns the exit
+/// Evaluates machines that each know one cluster, and prints their joint score. Returns the exit
 /// code.
 int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
   const RoutedScore routed = routed_score(options.route, options.files, test);
@@ -58,7 +59,7 @@ int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
   return 0;
 }
 
-/// Evaluates one or several checkpoints, and prints the loss, and the accuracy or R2. Returns the
+/// Evaluates one or more checkpoints. Prints the loss and either the accuracy or R2. Returns the
 /// exit code.
 int evaluate(const EvaluateOptions& options) {
   const auto first = std::ranges::find_if_not(options.files, is_lost);

@@ -1,4 +1,4 @@
-// Every exit code's sentence, meaning and remedy.
+// The sentence, meaning and remedy of every exit code.
 #include "cli/exit_codes.hpp"
 
 #include <array>

@@ -10,20 +10,20 @@ inline constexpr int exit_clean = 0;
 inline constexpr int exit_failed = 1;   ///< The machine or a peer failed.
 inline constexpr int exit_refused = 2;  ///< The operator has to correct something.
 
-/// Exit codes of drawn worlds, in `grapevine sim --swarm` and `--check`.
+/// Exit codes of `grapevine sim --swarm` and `--check`, which run randomly drawn worlds.
 inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
-inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the heal.
+inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the world healed.
 inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
 /// The texts of one exit code, like FactInfo for a fact.
 struct ExitCodeInfo {
   int code = 0;
   std::string_view sentence;  ///< What happened.
-  std::string_view meaning;   ///< What it says about the run, and what the other peers do.
-  std::string_view remedy;    ///< What a person can do; empty if there is nothing to do.
+  std::string_view meaning;   ///< What the code says about the run, and what the other peers do.
+  std::string_view remedy;    ///< What the user can do; empty if there is nothing to do.
 };
 
-/// The texts of every exit code, ascending.
+/// The texts of every exit code, in ascending order of the codes.
 std::span<const ExitCodeInfo> exit_code_infos();
 
 }  // namespace gv

@@ -1,4 +1,5 @@
-// `grapevine explain`: what an event, a reason of a refusal or an exit code means, and what to do.
+// `grapevine explain`: says what an event, a refusal's reason or an exit code means, and what to
+// do.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -18,10 +18,10 @@ namespace gv {
 namespace {
 
 constexpr std::size_t near_max = 3;
-/// Shorter texts are contained in too many names.
+/// The shortest text that is searched for inside names. Shorter texts occur in too many names.
 constexpr std::size_t contained_min = 3;
 
-/// The text as a sentence of its own. Some remedies are written to follow a semicolon.
+/// The text as a complete sentence. Some remedies are written to follow a semicolon.
 std::string as_sentence(std::string_view text) {
   std::string whole(text);
   if (whole.empty()) return whole;
@@ -47,7 +47,7 @@ std::vector<Explanation> gather() {
   return all;
 }
 
-/// The spelling by which names are compared: lower case, with one underscore between words.
+/// The spelling used for comparing names: lower case, with one underscore between words.
 std::string plain_name(std::string_view name) {
   std::string plain;
   for (const char c : name) {

@@ -1,4 +1,4 @@
-// `grapevine export`: writes a model for PyTorch, NumPy or any reader of safetensors.
+// `grapevine export`: writes a model for PyTorch, NumPy or any other reader of safetensors.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -34,8 +34,8 @@ std::filesystem::path newest_in(const std::filesystem::path& folder) {
   return files.empty() ? std::filesystem::path() : files.front();
 }
 
-/// The model of a run: the last one, or else the mean of all peers, or else the newest checkpoint.
-/// Empty if there is none. If a file is given, that is the model.
+/// The file of a run's model in the folder `from`: the last model, else the mean of all peers, else
+/// the newest checkpoint. Empty if there is none. If `from` is a file, returns that file.
 std::filesystem::path model_of(const std::filesystem::path& from) {
   if (!std::filesystem::is_directory(from)) return from;
   for (const char* name : {"final.safetensors", "mean.safetensors"}) {

@@ -1,4 +1,4 @@
-// `grapevine import`: makes a model of Grapevine out of a file of PyTorch or NumPy.
+// `grapevine import`: turns a PyTorch or NumPy file into a Grapevine model.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,10 +33,10 @@ namespace {
 struct ImportOptions {
   std::string file;
   std::string out = "model.safetensors";
-  std::string config;  ///< Empty: the tensors keep their names, and need not belong to a known
+  std::string config;  ///< Empty: the tensors keep their names and need not belong to a known
                        ///< model.
   std::string prefix;
-  std::vector<std::string> start;  ///< Folders of peers that begin with the model.
+  std::vector<std::string> start;  ///< Folders of the peers that are to start from the model.
 };
 
 /// Keeps the tensors whose names begin with the prefix, and removes the prefix.
@@ -48,7 +48,7 @@ void keep_prefix(const std::string& prefix, ModelContents& model) {
   for (Tensor& tensor : model.tensors) tensor.name.erase(0, prefix.size());
 }
 
-/// Prints how many tensors and elements there are, their types, and what is left out.
+/// Prints the number of tensors and elements, their types, and what is left out.
 void describe(const std::string& file, const ModelContents& model) {
   std::size_t numbers = 0;
   std::map<std::string_view, std::size_t> types;
@@ -85,7 +85,7 @@ Problems problems_of_names(const std::string& file, const std::vector<Tensor>& t
   return {};
 }
 
-/// What prevents peers of this config from beginning with a model in these folders.
+/// The reasons why peers of this config cannot start from a model in these folders.
 Problems problems_of_start(const ImportOptions& options, const Config& config) {
   Problems problems;
   if (options.start.empty()) return problems;
@@ -104,7 +104,7 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
   return problems;
 }
 
-/// Writes a checkpoint of step 0 into the folders. Peers that resume begin from it.
+/// Writes a checkpoint of step 0 into the folders. Peers that resume start from it.
 Problems begin_peers(const ImportOptions& options, const Config& config,
                      std::span<const float> parameters) {
   for (std::size_t i = 0; i < options.start.size(); ++i) {
@@ -125,8 +125,9 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
   return {};
 }
 
-/// Renames the tensors of a GPT-2 from Hugging Face to those of the built-in transformer (of this
-/// model, if there is one). Other tensors stay unchanged.
+/// Gives the tensors of a Hugging Face GPT-2 the names that the built-in transformer (as in
+/// `model`, if given) uses. Leaves other models unchanged. Returns the reason if a GPT-2 cannot be
+/// renamed.
 Problems rename_gpt2(const ImportOptions& options, const Model* model, ModelContents& read) {
   if (!is_gpt2(read.tensors)) return {};
   RenamedTensors renamed =

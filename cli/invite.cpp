@@ -1,4 +1,4 @@
-// `grapevine invite`: makes another ticket at a running peer that may invite.
+// `grapevine invite`: gets another ticket from a running peer that may invite others.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `grapevine join`: joins a swarm by a ticket, with no config, key or list of its own.
+// `grapevine join`: joins a swarm with a ticket alone, without a config, key or peer list.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstddef>
@@ -15,11 +15,11 @@
 namespace gv {
 namespace {
 
-/// Longer than any ticket.
+/// More bytes than any ticket has.
 constexpr std::size_t ticket_bytes_max = 4096;
 
-/// A ticket from standard input does not appear in the list of processes, which other users can
-/// read.
+/// Reads the ticket from standard input, so that it does not appear in the process list, which
+/// other users can read.
 std::string ticket_from_input() {
   std::string text(ticket_bytes_max, '\0');
   std::size_t length = 0;

@@ -1,4 +1,4 @@
-// The quality of a model of virtual peers, and its output.
+// The quality of a model of virtual peers, and its text.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// An evaluation of a model. Without training a model has at most a loss.
+/// An evaluation of a model. If nothing is trained, there is at most a loss.
 struct Judgement {
   double loss = 0;
   Merit merit{.name = "accuracy"};
@@ -21,7 +21,7 @@ struct Judgement {
   }
 };
 
-/// "91.20 %" or, for R2, "R2 0.9120".
+/// The merit as text, for example "91.20 %" or, for R2, "R2 0.9120".
 inline std::string merit_text(double merit, bool is_r2) {
   return is_r2 ? fmt::format("R2 {:.4f}", merit) : fmt::format("{:.2f} %", 100 * merit);
 }

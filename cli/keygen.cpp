@@ -1,4 +1,4 @@
-// `grapevine keygen`: makes a peer's key pair, or the secret of a cohort.
+// `grapevine keygen`: makes a peer's key pair, or a cohort's secret.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

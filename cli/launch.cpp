@@ -1,4 +1,4 @@
-// `grapevine launch`: runs many peers on this machine.
+// `grapevine launch`: runs several peers on this machine or on others.
 #include "sim/local/launch.hpp"
 
 #include <CLI/CLI.hpp>

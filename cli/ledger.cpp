@@ -1,4 +1,4 @@
-// `grapevine ledger`: shows how much of a swarm's common work is done, and by which peer.
+// `grapevine ledger`: shows how much of a swarm's common work is done, and by which peers.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -16,8 +16,8 @@
 namespace gv {
 namespace {
 
-/// Asks the live peer at the address. It must let our key in, which does not make us a member of
-/// its swarm. Nullopt, with a problem, if it does not answer.
+/// Asks the live peer at the patient's address. That peer must admit our key, but this does not
+/// make us a member of its swarm. Returns nullopt and adds a problem if the peer does not answer.
 std::optional<PeerDocument> ask_for_ledger(Patient& patient, Problems& problems) {
   const std::string& address = patient.other.address;
   const Diagnoses reached = judge_control_port(probe_connection(address, true));

@@ -34,7 +34,7 @@ struct MergeOptions {
   std::string out = "model.safetensors";
 };
 
-/// The parameter files of a peer, whole or of stages, newest first.
+/// A peer's parameter files, whole or by stage, newest first.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = parameter_files(folder / "checkpoints");
   std::error_code ignored;
@@ -46,8 +46,8 @@ std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& f
   return files;
 }
 
-/// The config in the first of the files that has a sound one. If `config` is not empty, the config
-/// in that file.
+/// The config in the file `config` or, if `config` is empty, the first valid config stored in one
+/// of the files.
 StoredConfig config_in(const std::vector<std::filesystem::path>& files, const std::string& config) {
   StoredConfig found = stored_config(files.front().string(), config);
   if (!config.empty()) return found;

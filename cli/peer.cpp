@@ -21,7 +21,7 @@ int peer(const PeerArguments& arguments, const HostHooks& hooks) {
   return run_peer(options);
 }
 
-/// Adds the options that say which peer this is, and which others may join.
+/// Adds the options that say which peer this is, and which other peers may join.
 void add_identity(CLI::App& command, PeerArguments& arguments) {
   auto* key = command.add_option("--key", arguments.key, "This peer's secret key, from keygen")
                   ->capture_default_str();

@@ -1,4 +1,4 @@
-// Writes pins, and finds the peers that they name.
+// Describes pins in words, and finds the peers that they name.
 #include "cli/pins.hpp"
 
 #include <fmt/format.h>

@@ -14,14 +14,14 @@ namespace gv {
 /// The stages of pinned peers by name, as in the config.
 using NamedPins = std::map<std::string, std::uint32_t>;
 
-/// A line about the pins of a plan for peers of these names, with a second one about pinned peers
-/// that are not among them. Empty if there are no pins.
+/// One line about the pins of a plan for peers with these names. A second line lists pinned peers
+/// whose names are not in `peers`. Empty if there are no pins.
 std::string pins_text(const NamedPins& pins, const std::vector<std::string>& peers);
 
-/// The same for peers that are called as `grapevine launch` calls them: peer-0, peer-1, ...
+/// The same for peers named as `grapevine launch` names them: peer-0, peer-1, ...
 std::string pins_text(const NamedPins& pins, std::size_t peers);
 
-/// The pins of these peers, if the ids of peer-0, peer-1, ... are 1, 2, ...
+/// The pins by peer id, where peer-0, peer-1, ... have the ids 1, 2, ...
 std::map<PeerId, std::uint32_t> pins_of_numbered(const NamedPins& pins, std::size_t peers);
 
 }  // namespace gv

@@ -1,5 +1,5 @@
-// `grapevine plan`: measures a model, compares ways to cut it, predicts the time of a step and
-// measures one.
+// `grapevine plan`: compares ways to cut a model into stages, and predicts and measures a step's
+// time.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -32,13 +32,12 @@ namespace {
 
 struct PlanOptions {
   std::string config;
-  /// As given: a number, or a file that describes the peers. Empty: the number in the config.
+  /// The user's text: a number, or a file that describes the peers. Empty: the config's number.
   std::string peers_text;
-  std::size_t samples = 0;  ///< Samples in a step, with a file of peers; 0: as in the config.
-  bool as_json = false;     ///< Only with a file of peers.
-  std::size_t peers = 0;    ///< 0 means the config's number.
-  /// Speeds of the peers, relative to this machine. Empty means that all are as fast as this
-  /// machine.
+  std::size_t samples = 0;  ///< Samples in a step of a file's peers; 0: the config's number.
+  bool as_json = false;     ///< Print JSON. Needs a file of peers.
+  std::size_t peers = 0;    ///< Number of peers; 0: the config's number.
+  /// Speeds of the peers relative to this machine. Empty: all are as fast as this machine.
   std::vector<double> speeds;
   std::string svg;  ///< File for the picture. Empty means none.
   /// Bandwidth of each link in each direction; 0 means that sending takes no time.
@@ -49,8 +48,8 @@ struct PlanOptions {
 
 /// A cut is recommended if it shortens the step by more than this fraction.
 constexpr double worth_a_line = 0.15;
-/// With more peers than this, the search for cuts takes longer than the cuts are worth. If peers
-/// differ, the search also covers their order, so the limit is lower.
+/// With more peers than this, searching for cuts takes too long. If the peers' speeds differ, their
+/// order is searched too, so the limit is lower.
 constexpr std::size_t searched_peers_max = 16;
 constexpr std::size_t ordered_peers_max = 8;
 /// The largest number of peers that can be planned for.
@@ -58,11 +57,11 @@ constexpr std::size_t peers_max = 256;
 
 double ms(double seconds) { return 1e3 * seconds; }
 
-/// A cut of the model, the carriers of its stages, and the time of a step.
+/// A cut of the model, the peers that carry its stages, and the time of a step.
 struct Plan {
   StagesSpec spec;
   std::vector<StageProfile> stages;
-  std::vector<std::vector<std::uint32_t>> carriers;   ///< The carriers of each stage.
+  std::vector<std::vector<std::uint32_t>> carriers;   ///< The peers that carry each stage.
   std::vector<std::vector<std::uint32_t>> stages_of;  ///< The stages of each peer.
   PipelineSchedule schedule;
   PipelineCosts costs;
@@ -70,7 +69,7 @@ struct Plan {
   Problems problems;
 };
 
-/// Everything that a plan is made from, except the cut.
+/// Everything that a plan depends on, except the cut.
 struct Question {
   const PlanOptions& options;
   const Config& config;
@@ -86,7 +85,7 @@ struct Question {
   }
 };
 
-/// The estimated costs of stages, by which a swarm assigns them to peers.
+/// The estimated costs of the stages. A swarm uses them to assign stages to peers.
 std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, shape);
   std::vector<double> shares;
@@ -98,7 +97,7 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   return shares;
 }
 
-/// The assignment that a swarm reaches once it knows the speeds of its peers.
+/// Gives the plan the assignment that a swarm reaches once it knows the speeds of its peers.
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
@@ -110,7 +109,7 @@ void map_peers(const Question& question, Plan& plan) {
   }
   const std::vector<double> shares = work_shares(plan.spec, question.task.shard->shape);
   auto mapped = plan_stages(offers, shares, options);
-  // A swarm makes at most one change in each ballot, so repeat until nothing changes.
+  // A swarm makes at most one change per ballot, so repeat until nothing changes.
   std::optional<StagePlan> before;
   for (std::size_t ballot = 0;
        ballot < question.peers() && (!before || before->assignments != mapped->assignments);
@@ -160,9 +159,9 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
   return plan;
 }
 
-// ---- Cuts by profile ----
+// ---- Cuts from the profile ----
 
-/// Merges every layer without parameters with the one before it (at the beginning, with the one
+/// Merges every layer without parameters into the layer before it (at the beginning, into the one
 /// after it), so that every stage has parameters.
 std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layers) {
   std::vector<LayerProfile> joined;
@@ -213,8 +212,8 @@ bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
   return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
 }
 
-/// Cuts whose slowest stage is fastest according to the measured profile: one for a single chain of
-/// the fastest peers, and one for all peers.
+/// The cuts whose slowest stage is fastest according to the measured profile: one for a single
+/// chain of the fastest peers, and one for all peers.
 std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
                                                  const std::vector<LayerProfile>& layers) {
   const std::size_t stages = question.task.stages->ends.size();
@@ -286,7 +285,7 @@ void print_layers(const std::vector<LayerProfile>& layers) {
   }
 }
 
-/// The time of the slowest stage for one micro-batch and peer.
+/// The time of the slowest stage for one micro-batch on one peer.
 double slowest_stage(const Plan& plan) {
   double slowest = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -328,14 +327,14 @@ void print_cuts(const Question& question, const Plan& given, const std::optional
   }
 }
 
-/// Memory of a stage: parameters in all versions, gradients of one micro-batch and of all, the
-/// optimiser's vectors, and micro-batches in flight.
+/// Memory of a stage: all versions of its parameters, the gradients of one micro-batch and their
+/// sum, the optimiser's vectors, and the micro-batches in flight.
 double memory_bytes(const Question& question, const Plan& plan, std::size_t stage) {
   const StageProfile& profile = plan.stages[stage];
   const PipelineKind kind = question.pipeline().schedule;
   const std::size_t stages = plan.stages.size();
   std::size_t vectors = versions_max(kind, stages, stage) + 2 + profile.optimizer_vectors;
-  // A run with several updates keeps its first state, in case it is abandoned.
+  // A run with several updates keeps its initial state, in case the run is abandoned.
   if (plan.spec.keeps_versions) vectors += 1 + profile.optimizer_vectors;
   const PipelineConfig& pipeline = question.pipeline();
   const auto flights = static_cast<double>(in_flight_max(
@@ -345,7 +344,7 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
          networks * profile.network_bytes + flights * profile.input_bytes;
 }
 
-/// The fraction of the step during which a carrier of the stage works on it.
+/// The fraction of the step during which a peer that carries the stage works on it.
 double busy_part(const Plan& plan, std::uint32_t stage) {
   double busy = 0;
   for (const auto& worker : plan.predicted.workers) {
@@ -356,7 +355,7 @@ double busy_part(const Plan& plan, std::uint32_t stage) {
   return busy / (plan.predicted.makespan * static_cast<double>(plan.carriers[stage].size()));
 }
 
-/// Nothing is passed on after the last stage, so it shows "-".
+/// The size in kilobytes, or "-" for the last stage, which passes nothing on.
 std::string kilobytes(double bytes) {
   return bytes > 0 ? fmt::format("{:.1f}", 1e-3 * bytes) : "-";
 }
@@ -432,7 +431,7 @@ bool fits_memory(const Question& question, const Plan& plan) {
   return true;
 }
 
-/// The valid cuts in which one cut point is a layer earlier or later.
+/// The valid cuts that result from moving one cut point by one layer.
 std::set<std::vector<std::size_t>> neighbours(const Question& question,
                                               const std::vector<std::size_t>& cut) {
   std::set<std::vector<std::size_t>> found;
@@ -446,9 +445,9 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
   return found;
 }
 
-/// The fastest of the cuts that the profile suggests and their neighbours, as far as there is time
-/// to measure them (a stage may take less or more time than the sum of its layers). Returns nullopt
-/// if there is only the given cut.
+/// The fastest valid plan of the profile's cuts and their neighbours, apart from the given cut;
+/// nullopt if there is none. Measures neighbours only within `seconds`. Measurements are needed
+/// because a stage may take less or more time than the sum of its layers.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,
                                const Plan& given, double seconds) {
   const auto suggested = profiled_cuts(question, layers);
@@ -517,7 +516,7 @@ int show_plan(const PlanOptions& options) {
   return options.svg.empty() ? 0 : write_picture(given, picture, options.svg);
 }
 
-/// Chooses by the value of --peers: a number for a pipeline on equal peers, or a file.
+/// Shows the plan that --peers asks for: a number means equal peers, anything else names a file.
 int show_any_plan(PlanOptions& options) {
   const std::string& text = options.peers_text;
   const bool is_number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });

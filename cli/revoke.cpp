@@ -1,4 +1,4 @@
-// `grapevine revoke`: takes a peer's certificate away, everywhere and for good.
+// `grapevine revoke`: revokes a peer's certificate in the whole swarm, permanently.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -12,11 +12,11 @@
 
 namespace gv {
 
-/// True for the placeholder of a lost machine.
+/// True for the placeholder of a machine that was lost.
 constexpr bool is_lost(std::string_view machine) { return machine == "-"; }
 
-/// The newest checkpoint in a peer's folder that can be read, with a note about newer ones; the
-/// newest if none can. The name itself if it is not such a folder.
+/// The newest readable checkpoint in a peer's folder, with a note about newer unreadable ones. If
+/// none is readable, returns the newest one. If `name` is not such a folder, returns `name`.
 std::string model_file_at(const std::string& name);
 
 struct RoutedScore {
@@ -24,9 +24,9 @@ struct RoutedScore {
   Problems problems;
 };
 
-/// Sends each test sample to the machine of the nearest centre that has one (CA-SVM, You 2015), and
-/// returns the score over all samples. `centres` is a file of a k-means, and `machines` has a file
-/// or a peer's folder for each centre, in order.
+/// Sends each test sample to the nearest centre's machine, leaving out the centres of lost machines
+/// (CA-SVM, You 2015). Returns the score over all samples. `centres` is a file with k-means
+/// centres. `machines` names a file or a peer's folder for each centre, in order.
 RoutedScore routed_score(const std::string& centres, const std::vector<std::string>& machines,
                          const TestSet& test);
 

@@ -1,4 +1,4 @@
-// Puts the question to the search: from a config and a file of peers.
+// Builds the search for shared layers from a config and a file of peers, and prints its plans.
 #include "cli/shared_layers.hpp"
 
 #include <fmt/format.h>
@@ -20,11 +20,10 @@
 namespace gv {
 namespace {
 
-/// With more peers than this, the search for plans with stages takes longer than the plans are
-/// worth.
+/// With more peers than this, searching for plans with stages takes too long.
 constexpr std::size_t staged_peers_max = 8;
 constexpr std::size_t stages_max = 8;
-/// Numbers of micro-batches up to this one are tried, in powers of two.
+/// Numbers of micro-batches are tried in powers of two up to this one.
 constexpr std::size_t micro_batches_max = 16;
 
 std::size_t samples_of(const Config& config) {
@@ -44,8 +43,8 @@ SplitQuestion question_of(const Config& config, const std::vector<ModelPiece>& p
       std::ranges::find(question.micro_batches, own) == question.micro_batches.end()) {
     question.micro_batches.push_back(own);
   }
-  // Parameters, the gradients of a pass and of a step, and the optimiser's vectors. In a pipeline
-  // every peer keeps its own last copy and that of a neighbour.
+  // Counts parameters, the gradients of a pass and of a step, and the optimiser's vectors. In a
+  // pipeline every peer also keeps a copy of its own state and one of a neighbour's.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const double copies = config.pipeline.copy_every > 0 ? 2 : 0;
   question.bytes_per_weight = sizeof(float) * (3 + vectors);
@@ -53,7 +52,7 @@ SplitQuestion question_of(const Config& config, const std::vector<ModelPiece>& p
   return question;
 }
 
-/// The pins of the peers of this site.
+/// The pins of the site's peers.
 std::vector<SplitPin> pins_in(const SplitSite& site, const NamedPins& pins) {
   std::vector<SplitPin> found;
   for (std::size_t i = 0; i < site.peers.size(); ++i) {
@@ -63,7 +62,7 @@ std::vector<SplitPin> pins_in(const SplitSite& site, const NamedPins& pins) {
   return found;
 }
 
-/// Pipelines as they run, with each number of peers to a group.
+/// Searches pipelines as the program runs them, with each possible number of peers in a group.
 void search_pipelines(const Config& config, std::size_t stages_max, SplitReport& report) {
   SplitQuestion question = report.question;
   question.micro_batches.push_back(1);
@@ -98,7 +97,8 @@ int show_shared_layers(const SharedLayersOptions& options) {
   report.question.pins = pins_in(report.question.site, report.pins);
   report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
   if (count > 1 && count <= staged_peers_max) search_pipelines(parsed.config, most, report);
-  // The best of all may be a pipeline with groups, which exchange nothing inside a pair of layers.
+  // The best plan overall may be a grouped pipeline, whose groups exchange nothing within a pair of
+  // layers.
   report.best = report.stages;
   for (const SplitPlan& plan : report.groups) keep_plan(report.best, plan);
   for (const SplitPlan& plan : best_plans(report.question, {.stages_max = most})) {

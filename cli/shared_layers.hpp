@@ -1,4 +1,4 @@
-// `grapevine plan` with a file of peers.
+// `grapevine plan` with a file of peers: searches for ways to share a model's layers.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,12 @@ namespace gv {
 struct SharedLayersOptions {
   std::string config;
   std::string peers_file;
-  std::size_t samples = 0;  ///< Samples in a step of all peers; 0: from the config.
+  std::size_t samples = 0;  ///< Samples in a step of all peers together; 0: the config's number.
   bool as_json = false;
 };
 
-/// Searches for the best way in which the peers of the file can share the config's model, and
-/// prints it. Returns the exit code: 2 for a config or file with mistakes, or if no plan fits the
-/// memory.
+/// Searches for the best way for the file's peers to share the config's model, and prints it.
+/// Returns the exit code: 2 for mistakes in the config or file, or if no plan fits into memory.
 int show_shared_layers(const SharedLayersOptions& options);
 
 }  // namespace gv

@@ -47,7 +47,7 @@ void line(std::string_view name, const std::string& value) {
   fmt::print("{:<22} {}\n", name, value);
 }
 
-/// Replaces the file, or says that it cannot be written and returns false.
+/// Replaces the file. If it cannot be written, prints an error and returns false.
 bool write(const std::filesystem::path& file, const std::string& text) {
   const bool is_written = replace_file(file, text);
   if (!is_written) fmt::print(stderr, "{}: cannot be written\n", file.string());
@@ -100,7 +100,7 @@ class Run {
   std::size_t stages_ = 0;  ///< Number of stages in a pipeline; 0 in other modes.
 };
 
-/// The models of honest peers, by number. Those of hostile peers do not count.
+/// The models of the honest peers by peer number. Hostile peers' models do not count.
 std::map<std::size_t, std::span<const float>> Run::models(const Simulator& world) const {
   std::map<std::size_t, std::span<const float>> models;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -188,8 +188,8 @@ void Run::show_progress(const CurvePoint& point) {
   std::fflush(stdout);
 }
 
-/// How long the run takes if nothing goes wrong. The slowest peer decides or, if the swarm shares a
-/// budget, all together.
+/// The duration of the run if nothing goes wrong. It depends on the slowest peer or, if the swarm
+/// shares a budget, on all peers together.
 double Run::expected_s() const {
   double longest = 0;
   double all_steps = 0;
@@ -203,7 +203,7 @@ double Run::expected_s() const {
   return seconds(scenario_.step) * (is_of_swarm() ? all_steps / all_speed : longest);
 }
 
-/// `peer_seconds`: time of all peers together.
+/// Prints the traffic of the run. `peer_seconds` is the running time summed over all peers.
 void Run::print_traffic(double peer_seconds) const {
   const auto each = [peer_seconds](std::uint64_t bytes) {
     return static_cast<double>(bytes) / std::max(peer_seconds, 1e-9);
@@ -283,7 +283,7 @@ int Run::run() {
   return are_written ? 0 : 1;
 }
 
-/// Prints a pipeline's speed and bubble, and the bubble of its schedule alone.
+/// Prints a pipeline's speed and bubble, and the bubble that its schedule alone would have.
 void Run::print_runs(const PipelineOptions& options) const {
   const double each = runs_.seconds_each();
   if (each == 0) return;
@@ -298,7 +298,7 @@ void Run::print_runs(const PipelineOptions& options) const {
   fmt::print("{:<22} {:.2f} % of peers' time{}\n", "bubble", 100 * runs_.bubble(), alone);
 }
 
-/// Prints the members of a population, the best first.
+/// Prints the members of a population, best first.
 void Run::print_population(std::span<const PeerSummary> peers) const {
   std::vector<PeerSummary> members;
   std::ranges::copy_if(peers, std::back_inserter(members),
@@ -315,7 +315,7 @@ void Run::print_population(std::span<const PeerSummary> peers) const {
   }
 }
 
-/// Summaries of all peers. Stages of a pipeline are not whole models, so they are not evaluated.
+/// Summaries of all peers. A pipeline's stages are not whole models, so they are not evaluated.
 std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
   std::vector<PeerSummary> peers;
@@ -424,7 +424,8 @@ void Run::print_summary(const Simulator& world, const CurvePoint& last,
   line("trace hash", fmt::format("{:016x}", world.trace_hash()));
 }
 
-/// Adds what is wrong with config and scenario together. `path` is their name in messages.
+/// Adds the problems that config and scenario have only in combination. `path` is the name of their
+/// file in messages.
 RunFiles checked(RunFiles parsed, const std::string& path) {
   const std::size_t peers = parsed.config.run.peers;
   std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
@@ -455,7 +456,8 @@ RunFiles checked(RunFiles parsed, const std::string& path) {
 /// Reads config and scenario from one file. Either may set the number of peers.
 RunFiles parse(const std::string& path) { return checked(read_run_files(path), path); }
 
-/// Makes the world of these files, and adds why it cannot be checked, if so.
+/// Makes a world from these files. If the world cannot be checked, adds the reasons to the
+/// problems.
 CheckedWorld world_of(RunFiles parsed, const std::string& path, std::uint64_t seed) {
   if (parsed.scenario.work == WorkKind::training) {
     parsed.problems.push_back({path + ": scenario.work",

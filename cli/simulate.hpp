@@ -12,14 +12,14 @@ namespace gv {
 
 struct SimulateOptions {
   std::string config;      ///< A TOML file. Empty means the built-in default.
-  std::uint64_t seed = 1;  ///< Seed of the world: paces, links, faults, sessions.
-  /// Folder for the curves. Empty means a new one below the config's.
+  std::uint64_t seed = 1;  ///< Seed of the random paces, links, faults and sessions.
+  /// Folder for the curves. Empty: a new folder inside the config's run folder.
   std::filesystem::path folder;
   bool trace = false;    ///< Print every event as a line on standard output.
-  bool traffic = false;  ///< Count bytes of small messages by kind.
+  bool traffic = false;  ///< Count the bytes of small messages by kind.
 };
 
-/// A config as a world of a swarm. It may be run only if there are no problems.
+/// A world made from a config. It may be run only if there are no problems.
 struct CheckedWorld {
   DrawnWorld world;
   Problems problems;
@@ -29,12 +29,12 @@ CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 /// True if read_world() finds no problem in the world's text.
 bool is_legal(const DrawnWorld& world);
 
-/// `grapevine sim CONFIG --check`: runs the scenario as one world of a swarm, checks every
-/// invariant, and heals the world at the end. Nothing is trained. Returns 2 for a bad config,
-/// otherwise the same as run_swarm().
+/// `grapevine sim CONFIG --check`: runs the scenario as `--swarm` runs a drawn world. Checks every
+/// invariant, and finally heals all faults. Nothing is trained. Returns 2 for a bad config,
+/// otherwise the same codes as run_swarm().
 int check_scenario(const SimulateOptions& options);
 
-/// Runs the scenario and prints progress and summary. Returns 0 on success, 1 if the machine
+/// Runs the scenario and prints its progress and a summary. Returns 0 on success, 1 if the machine
 /// failed, 2 if the operator has to fix something.
 int simulate(const SimulateOptions& options);
 

@@ -1,4 +1,4 @@
-// Writes plans that share layers.
+// Prints plans in which peers share layers.
 #include "cli/split_report.hpp"
 
 #include <fmt/format.h>
@@ -21,14 +21,14 @@ std::size_t stage_of(const SplitPlan& plan, std::size_t layer) {
   return stage;
 }
 
-/// The number of parts into which the samples, the model and the image of a layer are divided.
+/// The numbers of parts into which a layer's samples, model and image are divided.
 struct Parts {
   std::size_t samples = 1;
   std::size_t model = 1;
   std::size_t space = 1;
 };
 
-/// A group that runs shares a layer if it has units.
+/// True if a group of peers shares the layer in a run. Only layers with units can be shared.
 bool is_sliced(const SplitReport& report, const SplitPlan& plan, std::size_t layer) {
   const SplitState& state = plan.layers[layer].state;
   return state.kind == SplitKind::slices && state.ways > 1 &&
@@ -78,7 +78,8 @@ const char* meaning_of(const SplitReport& report, const SplitPlan& plan, std::si
   return "";
 }
 
-/// "desk 32, tower 32": the samples, micro-batches, grains, rows or slices of each peer.
+/// The peers that carry layer `i`, each with its number of samples, micro-batches, grains, rows or
+/// slices. For example "desk 32, tower 32".
 std::string carriers_of(const SplitReport& report, const SplitPlan& plan, std::size_t i) {
   const PlannedLayer& layer = plan.layers[i];
   const SplitGroup& group = plan.groups[layer.state.group];
@@ -99,7 +100,7 @@ std::string carriers_of(const SplitReport& report, const SplitPlan& plan, std::s
   return fmt::format("{}: {}", meaning_of(report, plan, i), fmt::join(texts, ", "));
 }
 
-/// The names of the peers that work in the plan, or of the other peers.
+/// The names of the plan's working peers or, if `that_work` is false, of its idle peers.
 std::string names_of(const SplitReport& report, const SplitPlan& plan, bool that_work) {
   std::vector<std::string> names;
   const std::vector<SplitPeer>& peers = report.question.site.peers;
@@ -147,7 +148,7 @@ std::string table_of(const SplitReport& report, const SplitPlan& plan) {
   return text + fmt::format("Memory: {}.\n", fmt::join(memory, ", "));
 }
 
-/// Why the first plan is faster: the times of the busiest stages, term by term.
+/// Why `best` is faster than `other`: the times of the busiest stages, term by term.
 std::string difference(const SplitPlan& best, const SplitPlan& other) {
   const SplitCost a = best.cost();
   const SplitCost b = other.cost();
@@ -164,7 +165,7 @@ std::string difference(const SplitPlan& best, const SplitPlan& other) {
   return terms.empty() ? "no term differs" : fmt::format("{}", fmt::join(terms, ", "));
 }
 
-/// How the second plan divides the layers that the first plan divides differently.
+/// How `other` divides the layers that `best` divides differently.
 std::string changes(const SplitReport& report, const SplitPlan& best, const SplitPlan& other) {
   std::string text;
   if (other.micro_batches != best.micro_batches) {
@@ -201,7 +202,7 @@ std::string compared(const SplitReport& report) {
   return text;
 }
 
-/// The faster of the plans that can be run; null if there is none.
+/// The fastest plan that can be run; null if there is none.
 const SplitPlan* runnable(const SplitReport& report) {
   const SplitPlan* found = nullptr;
   for (const auto* plans : {&report.samples, &report.stages, &report.groups}) {
@@ -254,7 +255,7 @@ nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
           {"memory_bytes", std::move(memory)}};
 }
 
-/// True if a stage has replicas of unlike speeds.
+/// True if a stage has replicas of different speeds.
 bool has_unlike_replicas(const SplitPlan& plan) {
   return std::ranges::any_of(plan.layers, [&](const PlannedLayer& layer) {
     const SplitGroup& group = plan.groups[layer.state.group];
@@ -291,11 +292,11 @@ std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
         "micro_batches = {}\n",
         peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
     if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
-    // Peers that are not in the file may be pinned to stages that this plan does not have.
+    // Peers outside the file may be pinned to stages that this plan does not have. Drop those pins.
     NamedPins pins = report.pins;
     std::erase_if(pins, [&](const auto& pin) { return pin.second >= plan.stages.size(); });
     if (!pins.empty()) text += fmt::format("pins = {}\n", settings::shown(pins));
-    // Otherwise replicas of unlike speeds take equally many micro-batches.
+    // With the default router, replicas of different speeds would get equally many micro-batches.
     if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
     return text;
   }

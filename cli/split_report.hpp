@@ -13,22 +13,23 @@ namespace gv {
 
 /// Everything that the report says about a model and the peers of a file.
 struct SplitReport {
-  std::string config;  ///< Names of the two files.
+  std::string config;  ///< Name of the config file.
   std::string peers_file;
   std::vector<ModelPiece> pieces;
   SplitQuestion question;
-  NamedPins pins;                  ///< All pins of the config, also of peers not in the file.
-  std::vector<SplitPlan> best;     ///< The best and the second best plan.
-  std::vector<SplitPlan> samples;  ///< The best that shares samples alone; empty if none fits.
-  std::vector<SplitPlan> stages;   ///< The best with stages of whole layers; empty if none fits.
-  std::vector<SplitPlan> groups;   ///< The best whose stages groups share; empty if none fits.
+  NamedPins pins;                  ///< All pins in the config, also those of peers outside the
+                                   ///< file.
+  std::vector<SplitPlan> best;     ///< The best and the second-best plan overall.
+  std::vector<SplitPlan> samples;  ///< The best plans that share only samples; empty if none fits.
+  std::vector<SplitPlan> stages;   ///< The best plans with stages of whole layers; may be empty.
+  std::vector<SplitPlan> groups;   ///< The best plans whose groups share stages; may be empty.
 };
 
-/// True if this version can train as in the plan: as a pipeline does with or without groups, or by
-/// sharing samples alone among all peers.
+/// True if this version can train by the plan: as a pipeline with or without groups, or with all
+/// peers sharing only samples.
 bool can_run(const SplitPlan& plan);
 
-/// The settings with which this version runs the plan, as TOML.
+/// The settings, as TOML, with which this version runs the plan.
 std::string settings_of(const SplitReport& report, const SplitPlan& plan);
 
 std::string to_text(const SplitReport& report);

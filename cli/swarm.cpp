@@ -1,4 +1,4 @@
-// Runs drawn worlds one after another, until one fails.
+// Runs randomly drawn worlds one after another until one fails.
 #include "cli/swarm.hpp"
 
 #include <fmt/format.h>
@@ -18,18 +18,18 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A world that takes more processor time than this counts as endless.
+/// A world that uses more processor time than this counts as endless.
 constexpr time_t processor_seconds_max = 120;
 
-/// Requests a SIGPROF after this much processor time; 0 cancels it.
+/// Requests a SIGPROF after this much processor time; 0 cancels the request.
 void limit_processor(time_t at_most) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = at_most, .tv_usec = 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-/// The seed of the running world, for the handler of a failed check().
+/// The running world's seed, for the handler of a failed check().
 std::uint64_t running_seed = 0;
-/// What a replay needs in addition to the seed.
+/// The flags that a replay needs in addition to the seed.
 std::string replay_flags;
 
 void say_crash(int) {

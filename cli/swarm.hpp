@@ -1,4 +1,4 @@
-// `grapevine sim --swarm N`: runs many drawn worlds one after another, until one fails.
+// `grapevine sim --swarm N`: runs many randomly drawn worlds one after another until one fails.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@ namespace gv {
 
 struct SwarmOptions {
   std::uint64_t worlds = 100;
-  std::uint64_t seed = 1;          ///< Seed of the first world. The others have the next numbers.
-  bool trace = false;              ///< Print every event of every world as a line.
-  bool shrink = false;             ///< Reduce a failing world to its smallest form and print it.
-  std::vector<std::string> kinds;  ///< Of world_kinds(): every world that can is made one of each.
+  std::uint64_t seed = 1;  ///< Seed of the first world. Each later world's seed is higher by one.
+  bool trace = false;      ///< Print every event of every world as a line.
+  bool shrink = false;     ///< Reduce a failing world to its smallest form and print it.
+  std::vector<std::string> kinds;  ///< Names from world_kinds(). Every world is changed to be of
+                                   ///< all these kinds, where possible.
 };
 
 /// Runs one world and prints its result. Returns the same codes as run_swarm().
 int check_world(const DrawnWorld& world, bool trace);
 
-/// Runs drawn worlds until one fails or all are done, and prints the result. Returns 0 or one of
-/// the exit codes of drawn worlds.
+/// Runs randomly drawn worlds until one fails or all are done, and prints the result. Returns 0 or
+/// one of the exit codes for drawn worlds.
 int run_swarm(const SwarmOptions& options);
 
 }  // namespace gv

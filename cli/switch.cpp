@@ -1,5 +1,5 @@
-// `grapevine switch`: makes a running swarm work in another mode or mix by another algorithm, and
-// waits until it does.
+// `grapevine switch`: switches a running swarm to another mode or algorithm, and waits until all
+// peers use it.
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -33,7 +33,7 @@ struct SwitchArguments {
 
 constexpr int look_again_ms = 100;
 
-/// Turns "mixing.topology=ring" into a line of a config. Texts need no quotes, because a shell
+/// Turns "mixing.topology=ring" into a line of a config. Strings need no quotes, because a shell
 /// would remove them.
 std::string line_of(const std::string& setting) {
   const auto at = setting.find('=');
@@ -44,13 +44,13 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// The answer of a swarm that was told to switch.
+/// The answer of a swarm that was asked to switch.
 struct Answered {
   std::string line;
   int exit_code = 0;
 };
 
-/// The peer's report on the settings revision with this number, once its swarm uses or refuses it.
+/// The peer's report on this settings revision, once its swarm uses or refuses the revision.
 std::optional<Answered> answered(const std::filesystem::path& folder, std::uint64_t number) {
   const auto document = ask_peer(folder);
   const auto state = nlohmann::json::parse(document.value_or(""), nullptr, false);

@@ -1,4 +1,4 @@
-// The options of peers with certificates, and of tickets.
+// The options for peers with certificates, and for tickets.
 #include "cli/ticket_options.hpp"
 
 #include <CLI/CLI.hpp>

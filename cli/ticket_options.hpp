@@ -9,10 +9,10 @@ class App;
 
 namespace gv {
 
-/// Adds the options of a peer that begins a swarm or joins one.
+/// Adds the options of a peer that starts a swarm or joins one.
 void add_peer_options(CLI::App& command, SwarmArguments& arguments);
 
-/// Adds the options that say how often, how long and for what a new ticket is valid.
+/// Adds the options for a new ticket's number of uses, its lifetime and its purpose.
 void add_ticket_options(CLI::App& command, TicketTerms& terms);
 
 }  // namespace gv

@@ -17,7 +17,7 @@
 namespace gv {
 namespace {
 
-/// Arguments of `grapevine topology`. Without a name it shows all kinds.
+/// Arguments of `grapevine topology`. Without a name, the command shows all kinds.
 struct TopologyArguments {
   std::string name;
   TopologyQuestion question;

@@ -1,4 +1,4 @@
-// Draws peers on circles, and lines between them.
+// Draws peers as nodes on circles, and lines between them.
 #include "cli/topology_picture.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +15,7 @@ constexpr std::size_t columns_max = 4;
 constexpr double margin = 30;
 constexpr double head = 62;
 
-/// The size of everything in the picture. Many peers need a large circle, many rounds need small
-/// ones.
+/// The sizes of a picture's parts. Many peers need a large circle; many rounds need small ones.
 struct Sizes {
   double radius = 150;
   double node = 11;

@@ -1,4 +1,4 @@
-// Pictures of topologies: peers on a circle and the pairs that meet, with a panel for each round.
+// Pictures of topologies: peers on a circle and the pairs that mix, with a panel for each round.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// Draws plain SVG. A line is as dark as its weight; an arrow means that the model goes only one
-/// way. As for topology_report(), the topology must fit.
+/// Draws plain SVG. The larger a line's weight, the darker the line. An arrow means that the model
+/// goes only one way. The topology must fit the peers, as for topology_report().
 std::string topology_svg(const TopologyQuestion& question);
 
 }  // namespace gv

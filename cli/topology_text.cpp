@@ -21,7 +21,7 @@ constexpr std::size_t edges_shown_max = 40;
 constexpr std::size_t rounds_unasked = 8;
 constexpr double bytes_per_number = 4;
 
-/// The weights of both directions of a connection. One of them is 0 if models go only one way.
+/// The weights of a connection's two directions. One weight is 0 if models go only one way.
 struct Link {
   std::size_t low = 0;
   std::size_t high = 0;
@@ -52,7 +52,7 @@ std::vector<Link> links_of(const Mixing& round) {
   return links;
 }
 
-/// "1/3" if the value is a simple fraction, else three digits.
+/// The value as a fraction if that is simple, for example "1/3", else with three digits.
 std::string fraction(double value) {
   if (value == 0) return "0";
   for (int below = 1; below <= 200; ++below) {
@@ -63,7 +63,7 @@ std::string fraction(double value) {
   return fmt::format("{:.3g}", value);
 }
 
-/// "0-1", or "2>0" if only the model of 2 goes to 0.
+/// The link as text: "0-1", or "2>0" if only peer 2's model goes to peer 0.
 std::string link_text(const Link& link) {
   if (link.to_low > 0 && link.to_high > 0) return fmt::format("{}-{}", link.low, link.high);
   return link.to_low > 0 ? fmt::format("{}>{}", link.high, link.low)
@@ -126,7 +126,7 @@ std::string matrix_text(const Mixing& round) {
   return text;
 }
 
-/// For example "9", "9.3", "910" or "never".
+/// A number of rounds as text, for example "9", "9.3", "910" or "never".
 std::string rounds_text(double rounds) {
   if (!std::isfinite(rounds)) return "never";
   return rounds < 99.95 ? fmt::format("{:.3g}", rounds) : fmt::format("{:.0f}", rounds);
@@ -137,7 +137,7 @@ std::string gap_text(const Contraction& left) {
   return left.gap() < 1e-3 ? fmt::format("{:.2g}", left.gap()) : fmt::format("{:.4f}", left.gap());
 }
 
-/// A whole number, or one decimal place.
+/// A count as text: a whole number, or a number with one decimal place.
 std::string count_text(double count) {
   const bool is_whole = std::abs(count - std::round(count)) < 1e-9;
   return is_whole ? fmt::format("{:.0f}", count) : fmt::format("{:.1f}", count);
@@ -154,10 +154,10 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.3g} {}", value, unit);
 }
 
-/// How many models are sent.
+/// The number of models sent.
 struct Traffic {
-  double models = 0;  ///< Models sent in a round, averaged over a period.
-  double most = 0;    ///< The most models that one peer sends in a round.
+  double models = 0;  ///< Models sent in a round by all peers, averaged over a period.
+  double most = 0;    ///< The largest number of models that one peer sends in a round.
 };
 
 Traffic traffic_of(const TopologyQuestion& question, std::size_t rounds) {
@@ -175,7 +175,7 @@ Traffic traffic_of(const TopologyQuestion& question, std::size_t rounds) {
   return traffic;
 }
 
-/// Number of rounds over which means are taken: a period, or 64 rounds if they are drawn.
+/// Number of rounds over which means are taken: a period, or 64 for random topologies.
 std::size_t rounds_for_means(const TopologyQuestion& question) {
   if (question.in_pairs) {
     const std::size_t period = PairPlan(question.topology, question.peers, question.seed).period();

@@ -1,4 +1,4 @@
-// Prepares data, models and stand-ins for virtual peers.
+// Prepares data, models and stand-ins for the work of virtual peers.
 #include "cli/virtual_work.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace gv {
 namespace {
 
-/// Number of test samples for a point of a curve. The summary uses all of them.
+/// Number of test samples for one point of a curve. The summary uses all test samples.
 constexpr std::size_t quick_samples = 2000;
 
 }  // namespace

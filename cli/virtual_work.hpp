@@ -1,4 +1,4 @@
-// The task of virtual peers, and its evaluation.
+// The task of virtual peers, and the evaluation of their models.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +27,18 @@ class VirtualWork {
 
   const Problems& problems() const { return problems_; }
   const Layout& layout() const { return layout_; }
-  /// Steps that each peer would make if all were equally fast.
+  /// Number of steps that each peer would make if all were equally fast.
   const std::vector<std::uint64_t>& steps() const { return steps_; }
-  /// Samples of each peer's shard; empty without data.
+  /// Number of samples in each peer's shard; empty if there is no data.
   const std::vector<std::uint64_t>& data() const { return data_; }
 
   /// The options of every peer's node.
   NodeOptions node() const;
 
-  /// A new replica of the peer.
+  /// Makes a new replica for the peer.
   std::unique_ptr<Replica> make(std::size_t peer) const;
 
-  /// Evaluates a model on all test data, or `quickly` on a part.
+  /// Evaluates a model on all test data or, if `quickly`, on a part of it.
   Judgement judge(std::span<const float> model, bool quickly);
 
  private:

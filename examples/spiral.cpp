@@ -23,7 +23,8 @@ constexpr int arms = 3;
 constexpr int batch = 64;
 constexpr float rate = 0.3F;
 
-/// A peer that leaves at the end of its scope. Its results other than success become exceptions.
+/// A peer that leaves the swarm at the end of its scope. Throws an exception for every result other
+/// than success.
 class Vine {
  public:
   Vine(const std::string& settings, const std::vector<gv_tensor>& model) {
@@ -94,8 +95,8 @@ Sample draw(std::mt19937& random) {
   return {{2 * radius * std::cos(angle), 2 * radius * std::sin(angle)}, arm};
 }
 
-/// Adds the gradient of a sample's loss over `batch`, if `gradient` is given. Returns the loss, and
-/// whether the arm with the highest score is right.
+/// Adds the gradient of a sample's loss, divided by `batch`, to `gradient` if that is given.
+/// Returns the loss, and whether the arm with the highest score is the right one.
 std::pair<double, bool> learn(const Network& model, const Sample& sample, Network* gradient) {
   std::array<float, hidden> h;
   std::array<float, arms> p{};
@@ -131,7 +132,7 @@ void descend(std::vector<float>& values, const std::vector<float>& gradient, flo
 
 void train(const std::string& settings) {
   Network model;
-  std::mt19937 first(1);  // All peers begin with the same model, and each draws samples of its own.
+  std::mt19937 first(1);  // All peers start from the same model but draw their own samples.
   for (auto* part : {&model.first, &model.shift, &model.last}) {
     for (float& value : *part) value = std::uniform_real_distribution<float>(-1, 1)(first);
   }

@@ -1,4 +1,4 @@
-// The guest's side of a ticket, over one ZeroMQ socket and its monitor.
+// Uses a ticket on the guest's side, over one ZeroMQ socket and its monitor.
 #include "net/admission.hpp"
 
 #include <algorithm>
@@ -26,19 +26,21 @@ constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr std::size_t refusal_shown = 200;
-/// Time limit for one connection. Many guests that join at once may have to wait for each other.
+/// How long a guest waits for an answer on one connection. If many guests join at once, some may
+/// have to wait for others.
 constexpr auto ask_again = std::chrono::seconds(2);
 constexpr const char* guest_monitor = "inproc://monitor.guest";
 
 const char* const new_ticket = "ask for a new one (`grapevine invite FOLDER`)";
 
-/// The sockets of a guest at one address.
+/// The sockets that a guest uses for one address.
 struct Door {
   Door(zmq::context_t& context, const std::string& address, const Ticket& ticket)
       : dealer(context, zmq::socket_type::dealer), events(context, zmq::socket_type::pair) {
     dealer.set(zmq::sockopt::linger, 0);
     dealer.set(zmq::sockopt::ipv6, is_ipv6(address));
-    dealer.set(zmq::sockopt::reconnect_ivl, -1);  // Another connection is opened instead.
+    // Do not reconnect. The caller opens a new connection instead.
+    dealer.set(zmq::sockopt::reconnect_ivl, -1);
     dealer.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     dial_as(dealer, curve_keys(guest_keys(ticket)), ticket.inviter);
     zmq_socket_monitor(dealer.handle(), guest_monitor, guest_events);
@@ -50,7 +52,7 @@ struct Door {
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
-  /// Why the handshake failed; empty if it has not failed.
+  /// The reason why the handshake failed; empty if it has not failed.
   std::string failure() {
     zmq::message_t event, where;
     if (!events.recv(event, zmq::recv_flags::dontwait)) return {};
@@ -65,7 +67,7 @@ struct Door {
   zmq::socket_t dealer, events;
 };
 
-/// What is wrong with an answer other than a refusal; empty if nothing is.
+/// What is wrong with an answer that is not a refusal; empty if nothing is wrong.
 std::string unsound(const JoinAnswer& answer, const Ticket& ticket, const KeyPair& own) {
   const bool is_ours = !answer.certificates.empty() &&
                        answer.certificates.front().key == own.public_key &&
@@ -93,8 +95,8 @@ Admission judge(const Decoded& decoded, const Ticket& ticket, const KeyPair& own
   return admission;
 }
 
-/// Asks once, over a connection of its own. Returns nullopt if there is no answer in time; the
-/// reason of a failed handshake is written to `failure`.
+/// Asks once, over a new connection. Returns nullopt if no answer comes in time. If the handshake
+/// fails, writes the reason to `failure`.
 std::optional<Admission> ask_once(const std::string& address, const Ticket& ticket,
                                   const KeyPair& own, const JoinRequest& request,
                                   GuestClock::time_point until, std::string& failure) {
@@ -115,14 +117,16 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
       if (const std::string why = door.failure(); !why.empty()) failure = why;
     }
   } catch (const zmq::error_t& error) {
-    if (error.num() == EINTR) return std::nullopt;  // A signal came, so we ask again.
+    // A signal interrupted us, so the caller asks again.
+    if (error.num() == EINTR) return std::nullopt;
     return Admission{.problem = std::string("it cannot be dialled: ") + error.what(),
                      .remedy = new_ticket};
   }
   return std::nullopt;
 }
 
-/// Asks until there is an answer: a peer that many guests ask at once turns some of them away.
+/// Asks one address until an answer comes or `patience` runs out. A peer that many guests ask at
+/// once turns some of them away.
 Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
                  const JoinRequest& request, const GuestPatience& patience) {
   const auto began = GuestClock::now();

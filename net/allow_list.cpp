@@ -1,4 +1,4 @@
-// The ZAP handler, and the socket options that enforce its answers.
+// Handles ZAP requests, and sets the socket options that enforce the answers.
 #include "net/allow_list.hpp"
 
 #include <algorithm>
@@ -17,13 +17,15 @@ namespace {
 constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
 constexpr const char* domain = "grapevine";
 
-/// ZMQ_ZAP_ENFORCE_DOMAIN. The header hides it in builds without draft interfaces, but the library
-/// knows it. Without it, a missing ZAP handler means that every key is admitted.
+/// The value of ZMQ_ZAP_ENFORCE_DOMAIN, which ZeroMQ's header hides in builds without draft
+/// interfaces, although the library knows it. Without this option, a server with no ZAP handler
+/// admits every key.
 constexpr int enforce_domain_option = 93;
 
-/// Limit for each key. A correct peer needs far fewer.
+/// Limit on the handshakes of one key. A correct peer needs far fewer.
 constexpr RateLimit::Options handshakes_allowed{.per_second = 1, .burst = 30};
-/// Limit for a key that many machines have: a ticket may admit 256 at once.
+/// Limit on the handshakes of a key that many machines share. A ticket may admit 256 machines at
+/// once.
 constexpr RateLimit::Options shared_handshakes_allowed{.per_second = 20, .burst = 300};
 
 constexpr std::size_t zap_frames = 7;  ///< Version, id, domain, address, identity, mechanism, key.
@@ -41,7 +43,7 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
 
 void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared) {
   keys_.clear();
-  // Lists are set often, and the conversion of a thousand keys would hold up the loop.
+  // Lists are set often, and converting a thousand keys each time would hold up the event loop.
   std::map<PublicKey, std::optional<CurveKey>> before = std::exchange(curves_, {});
   for (const auto* from : {&shared, &keys}) {
     for (const PublicKey& key : *from) {
@@ -51,14 +53,14 @@ void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& 
       if (curve) keys_[*curve] = {key, from == &shared};
     }
   }
-  // The allowance of a key outlives its place on the list. Otherwise leaving the list would
-  // increase it.
+  // A used allowance of handshakes outlives its key's place on the list. Otherwise, a key could get
+  // a new allowance by leaving the list and coming back.
   std::erase_if(handshakes_, [this](const auto& item) {
     return !keys_.contains(item.first) && item.second.is_full(steady_time());
   });
 }
 
-/// Counts a handshake with a key. Returns false if the key is on no list, or has made too many
+/// Counts a handshake with a key. Returns false if the key is not on the list, or has made too many
 /// handshakes.
 bool AllowList::admits(const CurveKey& key) {
   const auto known = keys_.find(key);
@@ -111,7 +113,8 @@ void AllowList::protect(zmq::socket_t& server, const CurveKeyPair& identity) {
 }
 
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server) {
-  // No server has a key that cannot be converted.
+  // If the server's key cannot be converted, use a key that no server has, so that no handshake
+  // succeeds.
   const CurveKey there = curve_key(server).value_or(CurveKey{});
   client.set(zmq::sockopt::curve_serverkey, zmq::buffer(there.data(), there.size()));
   client.set(zmq::sockopt::curve_publickey,

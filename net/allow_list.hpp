@@ -15,21 +15,23 @@
 
 namespace gv {
 
-/// Admits keys to the CURVE handshakes of its context: only keys on the list, and at a limited
-/// rate. It must exist before any socket of the context binds, because a server without a ZAP
-/// handler admits every key.
+/// Decides which keys may complete CURVE handshakes with the servers of its context: only keys on
+/// the list, and only at a limited rate. It must exist before any socket of the context binds,
+/// because a server without a ZAP handler admits every key.
 class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
-  /// Many machines may use the same one of the `shared` keys, so these may make more handshakes.
+  /// Replaces the list. Many machines may use the same key in `shared`, so these keys may make more
+  /// handshakes.
   void set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared = {});
 
-  /// The number of keys whose handshakes are counted. An unlisted key is counted until it has the
-  /// same budget as a new one.
+  /// The number of keys whose handshakes are counted. A key that has left the list is counted until
+  /// its allowance has refilled.
   std::size_t counted() const { return handshakes_.size(); }
 
-  /// Answers all waiting requests. The loop calls this; before the loop runs, call it by hand.
+  /// Answers all waiting requests. The event loop calls this. Before the loop runs, call it
+  /// explicitly.
   void serve();
 
   /// Makes `server` a CURVE server that admits only the keys of this list. Call before bind. Throws
@@ -45,15 +47,17 @@ class AllowList {
   bool admits(const CurveKey& key);
 
   std::map<CurveKey, Entry> keys_;
-  std::map<PublicKey, std::optional<CurveKey>> curves_;  ///< The keys of links, by those of peers.
+  std::map<PublicKey, std::optional<CurveKey>> curves_;  ///< The CURVE key of each peer key.
   std::map<CurveKey, RateLimit> handshakes_;
   std::shared_ptr<SocketWatch> answers_;
 };
 
-/// Makes `client` authenticate as `own` to the server with the key `server`. Call before connect.
+/// Makes `client` authenticate itself with the key `own` to the server with the key `server`. Call
+/// before connect.
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server);
 
-/// The key of the peer that sent this message, as authenticated by AllowList; empty if it was not.
+/// The key of the peer that sent this message, as authenticated by AllowList; empty if there is
+/// none.
 std::optional<PublicKey> sender_key(const zmq::message_t& message);
 
 }  // namespace gv

@@ -18,11 +18,11 @@
 
 namespace gv {
 
-/// Longest string that either archive accepts.
+/// Longest string in bytes that either archive accepts.
 constexpr std::size_t archive_string_bytes_max = 4096;
-/// Longest vector that either archive accepts.
+/// Largest number of elements in a vector that either archive accepts.
 constexpr std::size_t archive_elements_max = 1024;
-/// Deepest nesting the input archive follows: Cereal recurses, and the stack is finite.
+/// Deepest nesting that the input archive follows. Cereal recurses, and the stack is finite.
 constexpr int archive_depth_max = 32;
 
 /// Thrown by the archives. The text is a sentence for the operator, without a full stop.
@@ -31,7 +31,7 @@ class ArchiveError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Numbers whose size is the same everywhere; `long double` would also leak its padding.
+/// Numbers whose size is the same everywhere. A `long double` would also send its padding.
 template <class T>
 concept ArchiveNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
 
@@ -49,7 +49,7 @@ inline void require_at_most(std::uint64_t size, std::uint64_t limit, const char*
                      std::to_string(limit));
 }
 
-/// Numbers go into arithmetic unchecked, so NaN and infinity are refused.
+/// Refuses NaN and infinity, because later arithmetic does not check for them.
 template <class T>
 void require_finite(T value) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -59,8 +59,9 @@ void require_finite(T value) {
 
 }  // namespace archive_detail
 
-/// Appends values to `bytes`: little-endian, in fixed widths, lengths as 32 bits. Enforces the
-/// reader's limits, so the reader accepts all output. No smart pointers, no polymorphic types.
+/// Appends values to `bytes`: numbers are little-endian with fixed widths, and lengths have 32
+/// bits. Enforces the reader's limits, so the reader accepts all output. Supports no smart pointers
+/// and no polymorphic types.
 class BoundedOutputArchive
     : public cereal::OutputArchive<BoundedOutputArchive, cereal::AllowEmptyClassElision> {
  public:
@@ -77,14 +78,14 @@ class BoundedOutputArchive
     }
   }
 
-  /// Writes a number in groups of seven bits, the lowest first, all but the last with the highest
-  /// bit set.
+  /// Writes a number in groups of seven bits, with the lowest group first. Every byte but the last
+  /// has its highest bit set.
   void write_varint(std::uint64_t value) {
     for (; value > 0x7f; value >>= 7) write(static_cast<std::uint8_t>((value & 0x7f) | 0x80));
     write(static_cast<std::uint8_t>(value));
   }
 
-  /// Writes the number of elements or bytes that follow. Throws if it is over the limit.
+  /// Writes the number of elements or bytes that follow. Throws if the number is over the limit.
   void write_size(std::uint64_t size, std::size_t limit, const char* what) {
     archive_detail::require_at_most(size, limit, what);
     write(static_cast<std::uint32_t>(size));
@@ -113,7 +114,7 @@ class BoundedInputArchive
     }
     bytes_ = bytes_.subspan(sizeof(T));
     if constexpr (std::is_same_v<T, bool>) {
-      // Any other value in a bool would be undefined behaviour.
+      // A bool that holds any other value is undefined behaviour.
       if (bits > 1) throw ArchiveError("a yes-or-no is " + std::to_string(bits) + ", not 0 or 1");
       return bits == 1;
     } else {
@@ -121,12 +122,12 @@ class BoundedInputArchive
     }
   }
 
-  /// Reads a number in groups of seven bits. Only its shortest form is accepted.
+  /// Reads a number in groups of seven bits. Accepts only the number's shortest form.
   std::uint64_t read_varint() {
     std::uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
       const auto group = read<std::uint8_t>();
-      // The tenth group has only the highest bit of the number.
+      // The tenth group can only hold the highest bit of the number.
       if (shift == 63 && group > 1) throw ArchiveError("a number has more than 64 bits");
       value |= static_cast<std::uint64_t>(group & 0x7f) << shift;
       if (group > 0x7f) continue;
@@ -135,7 +136,7 @@ class BoundedInputArchive
     }
   }
 
-  /// Reads the number of elements that follow. Each takes at least one remaining byte.
+  /// Reads the number of elements that follow. Throws if fewer bytes than that remain.
   std::size_t read_varint_size(std::size_t limit) {
     const std::uint64_t size = read_varint();
     archive_detail::require_at_most(size, limit, "elements");
@@ -143,7 +144,7 @@ class BoundedInputArchive
     return size;
   }
 
-  /// Reads the number of elements or bytes that follow. Each takes at least one remaining byte.
+  /// Reads the number of elements or bytes that follow. Throws if fewer bytes than that remain.
   std::size_t read_size(std::size_t limit, const char* what) {
     const auto size = read<std::uint32_t>();
     archive_detail::require_at_most(size, limit, what);
@@ -236,8 +237,8 @@ void serialize(Archive& archive, cereal::NameValuePair<T>& pair) {
 
 }  // namespace gv
 
-// Cereal would accept any number for an enumeration. With this, an enumeration does not compile
-// without a `load` of its own, which checks the value.
+// Cereal would accept any number for an enumeration. Because of this, an enumeration compiles only
+// if it has its own `load`, which checks the value.
 template <gv::BoundedArchive Archive, class Enum>
 requires std::is_enum_v<Enum>
 struct cereal::specialize<Archive, Enum, cereal::specialization::non_member_load_save>

@@ -1,4 +1,4 @@
-// Opens lanes: they are invited over the control link and dialled by the side that can.
+// Opens lanes: invitations go over the control link, and the side that can dial does so.
 #include "net/bulk_lanes.hpp"
 
 #include <sodium.h>
@@ -14,12 +14,16 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t messages_max = 64;     ///< On one lane; more use the control link.
-constexpr std::size_t transfers_max = 4096;  ///< On one lane; more are dropped.
-/// Ended lanes that a peer may keep open, each with memory. With more of them it gets no new lane.
+/// Limit on a lane's waiting messages. Further messages use control links.
+constexpr std::size_t messages_max = 64;
+/// Limit on a lane's transfers. Further transfers are dropped.
+constexpr std::size_t transfers_max = 4096;
+/// Number of ended lanes that a peer may keep open. They take memory, so a peer with more of them
+/// gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
-constexpr auto silence_max = std::chrono::seconds(1);  ///< Longest silence of a lane in doubt.
+/// Longest silence of a lane before doubt() gives it up.
+constexpr auto silence_max = std::chrono::seconds(1);
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 
 std::uint64_t random_number() {
@@ -64,9 +68,10 @@ BulkLanes::Impl::~Impl() {
   }
 }
 
-/// Returns true if one more lane fits. May close the lane that has been idle longest.
+/// Returns true if one more lane fits. Closes the lane that has been idle longest if that is
+/// necessary.
 bool BulkLanes::Impl::make_room() {
-  // A lane can hold a ring each way, or a block each way.
+  // A lane can hold a ring buffer in each direction, or a block in each direction.
   const std::size_t each =
       options.security == Security::automatic || options.security == Security::unix_socket
           ? 2 * ring_bytes
@@ -105,21 +110,21 @@ void BulkLanes::Impl::invite(Lane& lane) {
   if (!is_out_of_reach(lane.peer) || !ask_relay(lane.peer)) refused(lane.peer);
 }
 
-/// True if a lane has this number, or is being opened with it. Then no other lane may get it: peers
-/// choose numbers, and a number from one peer must not stand for another peer's lane.
+/// True if a lane has this number, or is being opened with it. Then no other lane may get the
+/// number: peers choose numbers, and a number from one peer must not stand for another peer's lane.
 bool BulkLanes::Impl::is_taken(std::uint64_t number) const {
   return doors.uses(number) || std::ranges::any_of(lanes, [number](const auto& item) {
            return item.second.id == number;
          });
 }
 
-/// Stops the opening of a lane.
+/// Gives up the attempt to open a lane.
 void BulkLanes::Impl::give_up(const Lane& lane) {
   doors.expect_no_more(lane.id);
   if (lane.relay) doors.expect_no_more(relay_lane(lane.id, options.self, lane.peer));
 }
 
-/// The other side wants a lane, or answers our invitation.
+/// Handles an invitation from the other side, or the other side's answer to ours.
 void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   auto found = lanes.find(peer);
   if (theirs.answer) {
@@ -146,13 +151,14 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (found == lanes.end()) found = lanes.emplace(peer, Lane{.peer = peer}).first;
   Lane& lane = found->second;
   const bool waiting = lane.state == Lane::State::invited || lane.state == Lane::State::dialling;
-  // If both invite at once, the smaller lane number wins; both sides know both numbers. An
+  // If both sides invite at once, the smaller lane number wins. Both know both numbers. An
   // invitation shows that the peer needs no relay.
   if (waiting && !lane.relay && lane.id < theirs.lane) return;
   if (waiting) give_up(lane);
   const bool lost = lane.state == Lane::State::open;
   if (lost) {
-    // Accept only if the other side lost this lane. An older invitation names an earlier lane.
+    // Accept only if the other side has lost this very lane. An older invitation names an earlier
+    // lane.
     if (theirs.previous != lane.id) return;
     retired.add(lane.connection);
     lane.connection.reset();
@@ -179,7 +185,8 @@ void BulkLanes::Impl::dial(PeerId peer, const LaneInvite& invite) {
   });
 }
 
-/// We cannot dial the other side. If it invited us and we listen, it may dial us instead.
+/// Called when we cannot dial the other side. If it invited us and we listen, it may dial us
+/// instead.
 void BulkLanes::Impl::dial_failed(PeerId peer, const LaneInvite& invite) {
   const auto found = lanes.find(peer);
   if (found == lanes.end() || found->second.id != invite.lane ||
@@ -371,7 +378,7 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   try {
     found->second.messages.push_back(encode(message));
   } catch (const std::exception&) {
-    // The caller then tries the control link, which reports the problem.
+    // The caller then uses the control link, which reports the problem.
     return false;
   }
   impl_->write_next(to);

@@ -1,4 +1,4 @@
-// Bulk lanes carry blocks of tensors: TLS 1.3 with a one-time key, plain TCP, or within one host.
+// Bulk lanes carry blocks of tensors over TLS 1.3 with a one-time key, plain TCP, or shared memory.
 #pragma once
 
 #include <cstdint>
@@ -20,106 +20,117 @@
 namespace gv {
 
 /// Opens a lane to a peer when there is something to send, keeps it while it is used, and closes it
-/// when idle. The side that can dial does; both directions share one connection. Sends straight
-/// from the payload's memory and holds at most one received block per lane. Within one host, blocks
-/// travel through shared memory. Blocks in a SharedBuffer are not even copied: the partner reads
-/// them in place, and its `block` callback gets them with a hold. We keep the owner of such a block
-/// until the partner is done with it or gone. All calls on the thread of `io`.
+/// when idle. The side that can dial does so. Both directions share one connection. Sends straight
+/// from the payload's memory, and holds at most one received block per lane. Within one host,
+/// blocks travel through shared memory. Blocks in a SharedBuffer are not even copied: the partner
+/// reads them in place, and its `block` callback receives them with a hold. We keep the owner of
+/// such a block alive until the partner is done with the block or is gone. Make all calls on the
+/// thread of `io`.
 class BulkLanes {
  public:
   enum class Security { automatic, tls, plain, unix_socket };
 
   struct Options {
-    std::string listen_host;             ///< Interface to listen on; empty: dial out only.
-    std::string advertise_host;          ///< Host others dial; empty: `listen_host`.
-    std::uint16_t port = 0;              ///< Port to listen on; 0 = any free one.
-    std::string dial_from;               ///< Address to dial from; empty: the system's choice.
-    bool trusted_network = false;        ///< Allows and prefers plain TCP between hosts.
+    std::string listen_host;       ///< Interface to listen on. If empty, we only dial out.
+    std::string advertise_host;    ///< Host that others dial. If empty, `listen_host` is used.
+    std::uint16_t port = 0;        ///< Port to listen on; 0 means any free one.
+    std::string dial_from;         ///< Address to dial from. If empty, the system chooses.
+    bool trusted_network = false;  ///< Allows and prefers plain TCP between hosts.
     std::shared_ptr<SharedBuffer> lent;  ///< Blocks in this buffer are not copied; may be null.
     Security security =
-        Security::automatic;  ///< automatic: a Unix socket on one host, otherwise TLS or plain.
-    std::filesystem::path socket_folder;  ///< For the Unix socket; created with mode 0700.
+        /// `automatic` is a Unix socket within one host, and otherwise TLS or plain TCP.
+        Security::automatic;
+    std::filesystem::path socket_folder;  ///< Folder for the Unix socket, created with mode 0700.
     std::size_t budget_bytes = 64 << 20;  ///< Bound on the memory of all lanes together.
     std::size_t lanes_max = 64;
     Duration progress_deadline = std::chrono::seconds(5);
     Duration idle_close = std::chrono::seconds(60);
-    /// Limit on the messages of one peer, as on links. Blocks do not count. Beyond it, the lane
-    /// ends.
+    /// Limit on the rate of one peer's messages, the same as on links. Blocks do not count. A peer
+    /// that exceeds the limit loses its lane.
     RateLimit::Options messages = {.per_second = 20000, .burst = 40000};
-    PeerId self{};  ///< Decides which end of a relayed lane begins.
-    /// How long a peer must be unreachable before a relay is asked. It may be about to dial us.
+    PeerId self{};  ///< This peer's id. It decides which end of a relayed lane begins.
+    /// How long a peer must be unreachable before we ask for a relay. The peer may be about to dial
+    /// us.
     Duration relay_patience = std::chrono::seconds(2);
   };
 
   struct Callbacks {
     std::function<void(PeerId, const Block&)> block;
-    /// Returns memory for an arriving block of `bytes`. If the result is empty, or without this
-    /// function, the lane uses its own memory. Called before every read; the memory is written to
-    /// only during that read. If the answer changes before the block is complete, the block is
-    /// dropped.
+    /// Returns memory for an arriving block of `bytes` bytes. If the result is empty, or this
+    /// function is not set, the lane uses its own memory. Called before every read, and the memory
+    /// is written only during that read. If the result changes before the block is complete, the
+    /// block is dropped.
     std::function<std::span<std::byte>(PeerId, const TransferId&, std::uint64_t offset,
                                        std::size_t bytes)>
         place;
     std::function<void(Envelope)> message;  ///< A message that arrived over a lane.
-    std::function<void(PeerId)> lost;       ///< The lane broke or was closed by the peer.
+    std::function<void(PeerId)> lost;       ///< The lane broke, or the peer closed it.
     std::function<void(PeerId)> refused;    ///< No lane to this peer can be opened.
     std::function<void(Fact)> fact;
-    std::function<bool(PeerId, const LaneInvite&)> send_invite;  ///< ControlLinks::send.
-    /// A lane has ended because of bytes that no correct peer sends. They count against the peer.
+    /// Sends an invitation over the control link. Returns false if it cannot be sent.
+    std::function<bool(PeerId, const LaneInvite&)> send_invite;
+    /// A lane has ended because the peer sent bytes that no correct peer sends. This counts against
+    /// the peer.
     std::function<void(PeerId, const std::string& why)> unsound = {};
 
-    // Callbacks for lanes through a third peer. Without them there are no such lanes.
+    // The callbacks below are for lanes through a third peer. Without them, there are no such
+    // lanes.
 
-    std::function<bool(PeerId, const RelayStep&)> send_relay = {};  ///< ControlLinks::send.
-    /// True if there is a link to the peer, which then needs no relay.
+    /// Sends a step towards a relayed lane over the control link.
+    std::function<bool(PeerId, const RelayStep&)> send_relay = {};
+    /// True if we have a link to the peer, which then needs no relay.
     std::function<bool(PeerId)> is_linked = {};
-    /// Peers that may relay to this one, the best first.
+    /// The peers that may relay to the given peer, with the best first.
     std::function<std::vector<PeerId>(PeerId)> relays = {};
-    /// Dials a peer that has asked for a relay to us, because perhaps only the other direction
-    /// fails. Returns false if that makes no sense, or was tried a moment ago.
+    /// Dials a peer that has asked for a relay to us, because we may be able to reach it even
+    /// though it cannot reach us. Returns false if dialling makes no sense, or was tried a moment
+    /// ago.
     std::function<bool(PeerId)> dial_directly = {};
-    /// The secret that only that peer and we can compute; nullopt if it may not take part.
+    /// The secret for a stream that only the given peer and we can compute; nullopt if the peer may
+    /// not take part.
     std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
   };
 
   BulkLanes(asio::io_context& io, Options options, Callbacks callbacks);
   ~BulkLanes();
 
-  /// "host:port" we listen on for lanes; empty when dialling out only.
+  /// The "host:port" on which we listen for lanes; empty if we only dial out.
   const std::string& listening() const;
 
   /// Call when an invitation or its answer has arrived on the control link of `from`.
   void receive_invite(PeerId from, const LaneInvite& invite);
-  /// Call when a step towards a relayed lane has arrived there.
+  /// Call when a step towards a relayed lane has arrived on the control link of `from`.
   void receive_relay(PeerId from, const RelayStep& step);
 
-  /// Call when no message reaches a peer. If this continues, asks another peer to relay a lane to
-  /// it. A relay can neither read nor change the data.
+  /// Call when no message reaches `peer`. If it stays unreachable, asks another peer to relay a
+  /// lane to it. A relay can neither read nor change the data.
   void reach(PeerId peer);
   /// Call when a link to the peer has come up.
   void reached(PeerId peer);
   /// Call while there is a link to a peer with a relayed lane. The relayed lane ends when it is
-  /// idle, and the next transfer opens a direct one. If none can be opened, relays are asked again.
+  /// idle, and the next transfer opens a direct lane. If no direct lane can be opened, relays are
+  /// asked again.
   void prefer_direct(PeerId peer);
-  /// The peer that relays our lane to this one; nullopt if the lane is direct or there is none.
+  /// The peer that relays our lane to `peer`; nullopt if the lane is direct or there is no lane.
   std::optional<PeerId> relay_of(PeerId peer) const;
 
-  /// Fills in the address of our lanes and, unless another one is under way, the offer of a lane
-  /// that echoes its input.
+  /// Fills in the address of our lanes. Also offers a lane that echoes its input, unless such an
+  /// offer is already under way.
   void offer_echo(ExamAnswer& answer);
 
-  /// Streams the transfer, and opens a lane first if there is none. Drops superseded transfers that
+  /// Streams the transfer, after opening a lane if there is none. Drops superseded transfers that
   /// have not started yet.
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
 
-  /// Sends a small message ahead of the blocks on an open lane, which costs both ends half the
-  /// wake-ups of a control link. Returns false without sending if no lane to the peer is open or
-  /// too many messages wait on it.
+  /// Sends a small message on an open lane, ahead of the blocks. This costs both ends half the
+  /// wake-ups of a control link. Returns false, and sends nothing, if no lane to the peer is open
+  /// or too many messages are waiting on it.
   bool send_message(PeerId to, const Message& message);
 
-  /// Call when an answer of the peer is overdue. Gives up its lane as broken if nothing arrived on
-  /// it recently: after damaged bytes a connection can wait forever for the end of a record.
+  /// Call when an answer from the peer is overdue. Gives up the peer's lane as broken if nothing
+  /// has arrived on it recently, because damaged bytes can make a connection wait forever for the
+  /// end of a record.
   void doubt(PeerId peer);
 
   /// Call when the peer is gone. Closes its lane and drops its transfers, without a callback.
@@ -128,8 +139,8 @@ class BulkLanes {
   struct Counters {
     std::uint64_t bytes_sent = 0, bytes_received = 0;
     std::uint64_t lanes_opened = 0, lanes_refused = 0;
-    std::uint64_t superseded = 0;       ///< Transfers dropped for newer ones.
-    std::uint64_t streams_relayed = 0;  ///< Streams relayed now for pairs of other peers.
+    std::uint64_t superseded = 0;       ///< Transfers dropped because newer ones replaced them.
+    std::uint64_t streams_relayed = 0;  ///< Streams that we now relay between other peers.
     std::uint64_t bytes_relayed = 0;
   };
   Counters counters() const;

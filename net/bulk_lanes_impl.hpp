@@ -39,22 +39,24 @@ struct BulkLanes::Impl {
     ConnectionPtr connection;
     std::deque<Transfer> queue;
     std::deque<std::vector<std::byte>> messages;
-    std::size_t slots_read = 0;       ///< Slots of its ring that we have read and not reported yet.
-    std::size_t lent_read = 0;        ///< Blocks read in its shared buffer and not reported yet.
-    std::size_t lent_bytes_read = 0;  ///< Bytes of these blocks.
+    /// Slots of the peer's ring that we have read but not yet reported.
+    std::size_t slots_read = 0;
+    /// Blocks of the peer's shared buffer that we have read but not yet reported.
+    std::size_t lent_read = 0;
+    std::size_t lent_bytes_read = 0;  ///< Bytes in the blocks that `lent_read` counts.
     bool writing = false;
-    /// Time of the last byte read, of the last complete write, or of the invitation.
+    /// The latest of three times: the last byte read, the last complete write, and the invitation.
     Clock::time_point progress;
-    Clock::time_point heard;      ///< Time of the last byte received, or of the opening.
-    std::optional<PeerId> relay;  ///< The peer that relays it; empty: the lane is direct.
-    /// The time from which on a direct lane seemed possible, if this lane is relayed.
+    Clock::time_point heard;  ///< Time of the last byte received; initially the time of opening.
+    std::optional<PeerId> relay;  ///< The peer that relays this lane; empty if the lane is direct.
+    /// For a relayed lane: the time since which a direct lane has seemed possible.
     std::optional<Clock::time_point> gives_way;
 
     bool is_busy() const {
       return writing || !queue.empty() || !messages.empty() ||
              (connection && connection->reader.is_amid_record());
     }
-    /// Time of the last byte either way on an open lane.
+    /// Time at which the last byte moved in either direction on an open lane.
     Clock::time_point moved() const { return std::max(progress, connection->moved); }
     void reset_stream() {
       writing = false;
@@ -64,29 +66,30 @@ struct BulkLanes::Impl {
 
   /// The attempts to reach a peer through another one.
   struct Detour {
-    Clock::time_point first_failed;  ///< Since when the peer has been unreachable.
+    Clock::time_point first_failed;  ///< When the peer became unreachable.
     Clock::time_point last_failed;
-    /// How many times we have asked. This also determines the next relay.
+    /// Number of requests to relays so far. It determines which relay is asked next.
     std::size_t asked = 0;
     Clock::time_point next_ask;
     Clock::time_point next_offer;  ///< Offers before this time are ignored.
   };
 
-  /// Pause before another attempt, after a direct lane could not replace a relayed one.
+  /// After a direct lane has failed to replace a relayed one, no direct lane is tried for this
+  /// long.
   static constexpr auto blocked_for = std::chrono::minutes(10);
 
   /// The change from a relayed lane to a direct one.
   struct Move {
     bool is_under_way = false;     ///< True if the relayed lane has ended and no other is open yet.
-    Clock::time_point not_before;  ///< Until this time no direct lane is tried.
+    Clock::time_point not_before;  ///< No direct lane is tried before this time.
     /// When a direct lane was last refused.
     std::optional<Clock::time_point> refused;
   };
 
-  /// Offers of one relay that led to no lane.
+  /// Counts the offers from one relay that led to no lane.
   struct VainOffers {
     std::size_t in_a_row = 0;
-    Clock::time_point not_before;  ///< Until this time its offers are refused.
+    Clock::time_point not_before;  ///< Offers from this relay are refused until this time.
   };
 
   Impl(asio::io_context& loop, Options given, Callbacks calls);
@@ -128,8 +131,8 @@ struct BulkLanes::Impl {
   void unsound(PeerId peer, const ConnectionPtr& connection, const std::string& why);
   void give_block(PeerId peer, const RecordHeader& header, std::span<const std::byte> bytes,
                   std::shared_ptr<const void> hold = nullptr);
-  /// Handles input from a peer. Input must not end the process, so an exception ends only the lane
-  /// on which the input came.
+  /// Handles input from a peer. An exception ends only the lane on which the input came, never the
+  /// process.
   template <class Handle>
   void heed(PeerId peer, const ConnectionPtr& connection, Handle handle) {
     try {
@@ -152,13 +155,14 @@ struct BulkLanes::Impl {
   EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
-  std::map<PeerId, VainOffers> vain_offers;  ///< Keyed by relay.
+  std::map<PeerId, VainOffers> vain_offers;  ///< For each relay, its offers that led to no lane.
   std::map<PeerId, Lane> lanes;
-  std::map<PeerId, std::uint64_t> previous;  ///< The last lane that was open with each peer.
-  std::map<PeerId, RateLimit> budgets;       ///< Messages; a peer that is not here has a full one.
+  std::map<PeerId, std::uint64_t> previous;  ///< The number of each peer's last open lane.
+  /// Each peer's message limit; a peer that is absent has its full budget.
+  std::map<PeerId, RateLimit> budgets;
   DrainingConnections retired;
   std::shared_ptr<asio::steady_timer> timer;
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
 };
 

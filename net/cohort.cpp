@@ -1,4 +1,4 @@
-// The secret of a cohort, its file, and the keys that follow from it, on libsodium.
+// The secret of a cohort, its file, and the keys derived from it, with libsodium.
 #include "net/cohort.hpp"
 
 #include <sodium.h>
@@ -21,7 +21,7 @@ constexpr char context[] = "cohort 1";
 
 static_assert(sizeof context == crypto_kdf_CONTEXTBYTES + 1 && crypto_kdf_KEYBYTES == 32);
 
-/// The secret in the text of a file, whose other lines must be empty or begin with '#'.
+/// Finds the secret in a file's text. All other lines must be empty or begin with '#'.
 std::optional<CohortSecret> secret_in(std::string_view text) {
   std::optional<CohortSecret> secret;
   while (!text.empty()) {
@@ -77,7 +77,7 @@ LoadedCohortSecret load_cohort_secret(const std::filesystem::path& file) {
   if (!loaded.problems.empty()) return loaded;
   std::optional<CohortSecret> secret = secret_in(content.text);
   if (!secret) {
-    // The problem does not repeat text of the file, because that could be the secret.
+    // The problem does not quote the file, because its text could be the secret.
     loaded.problems.push_back(
         {file.string(), "holds no line \"cohort \" and 43 characters of base64, or more than that",
          "copy the file from a machine that has it, or make another for all peers with `" +

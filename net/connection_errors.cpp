@@ -1,15 +1,15 @@
-// What a network may answer to a connection attempt must not end the program.
+// Keeps network errors during a connection attempt from ending the program.
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-/// The system call, except that it reports "protocol not available" for a failed connection as "no
-/// route to the host". ZeroMQ 4.3 aborts on the former (errno_assert in tcp_connecter.cpp), and any
-/// dialled host or router on the way can cause it by an ICMP message. A definition in the program
-/// itself is found before that of the C library, by libraries too; in a program that only loads
-/// libgrapevine it is not.
+/// Replaces the C library's getsockopt. For a failed connection, reports "no route to the host"
+/// instead of "protocol not available", because ZeroMQ 4.3 aborts on the latter (errno_assert in
+/// tcp_connecter.cpp). Any dialled host, or any router on the way, can cause that error with an
+/// ICMP message. A definition in the program itself takes precedence over the C library's, even for
+/// calls from libraries. A program that only loads libgrapevine does not get this replacement.
 extern "C" __attribute__((visibility("default"))) int getsockopt(int file, int level, int name,
                                                                  void* value,
                                                                  socklen_t* size) noexcept {

@@ -1,4 +1,4 @@
-// The network source for which a connection is counted.
+// The network source that a connection counts against.
 #pragma once
 
 #include <netinet/in.h>
@@ -9,8 +9,8 @@
 namespace gv {
 
 /// Returns the bytes of an IPv4 address, or the first half of an IPv6 address, because a machine
-/// chooses the second half itself. A socket for both shows IPv4 addresses as ::ffff:a.b.c.d, and
-/// these are also separate sources. Empty for Unix sockets.
+/// can choose the second half itself. A socket for both families shows IPv4 addresses as
+/// ::ffff:a.b.c.d; each of these is a separate source. Returns an empty string for Unix sockets.
 inline std::string source_of(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(address).sin_addr;

@@ -8,13 +8,13 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t joins_max = 64;  ///< Keys tried at once at an address without a name.
+constexpr std::size_t joins_max = 64;  ///< Most keys tried at once at an address without a name.
 constexpr auto join_patience = std::chrono::seconds(10);
 
 }  // namespace
 
-/// Gives a dealer to each key that may answer at the address and has none, as far as there are
-/// places. Begins behind the last key that got one.
+/// Creates dealers, while places are free, for keys that may answer at the address and have no
+/// dealer yet. Starts after the last key that got a dealer.
 void ControlLinks::Impl::seek(Join& join) {
   join.sought = Clock::now();
   auto at = join.last ? links.upper_bound(*join.last) : links.begin();
@@ -32,8 +32,8 @@ void ControlLinks::Impl::seek(Join& join) {
   }
 }
 
-/// A peer has answered at an address given without a name: keep that link, and give up the other
-/// keys tried there.
+/// Called when a peer answers at an address given without a name. Keeps the link to that peer, and
+/// drops the dealers of the other keys tried there.
 void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
   for (auto join = joins.begin(); join != joins.end(); ++join) {
     const auto dealer = join->dealers.find(peer);
@@ -53,8 +53,8 @@ void ControlLinks::Impl::tend_joins() {
   const auto now = Clock::now();
   for (Join& join : joins) {
     if (now - join.sought > options.handshake_deadline) {
-      // These keys had the time of a whole handshake. If there are more keys than places, the next
-      // ones get their turn.
+      // The keys being tried have had time for a whole handshake. If there are more keys than
+      // places, the next keys get their turn.
       if (join.name.empty() && links.size() > joins_max) join.dealers.clear();
       seek(join);
     }

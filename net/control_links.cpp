@@ -1,4 +1,4 @@
-// Outgoing dealers, the hello that every link starts with, and the handling of links that fail.
+// Outgoing dealers, the hello that starts every link, and the handling of links that fail.
 #include "net/control_links.hpp"
 
 #include <algorithm>
@@ -15,24 +15,26 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t pending_max = 64;     ///< Frames kept for a link that is being opened.
-constexpr std::size_t setting_shown = 128;  ///< Bytes of another peer's setting in a message.
+constexpr std::size_t pending_max = 64;     ///< Most frames kept for a link that is being opened.
+constexpr std::size_t setting_shown = 128;  ///< Most bytes of a peer's setting in an error message.
 constexpr auto link_housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
-/// A used link that is silent this long is checked.
+/// A link in use is checked after it has been silent for this long.
 constexpr auto link_silence_max = std::chrono::seconds(1);
-constexpr auto check_patience = std::chrono::seconds(2);  ///< Time for the answer to that check.
+/// Time allowed for the answer to the check of a silent link.
+constexpr auto check_patience = std::chrono::seconds(2);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
-/// Time in which certificates that we show must have arrived.
+/// The certificates that we show must arrive within this time.
 constexpr auto show_patience = std::chrono::seconds(5);
 constexpr std::size_t shows_max = 32;
-/// Limit on the frames of all guests with one key: as many machines may join by one ticket at once.
+/// Limit on the frames of all guests that use one key. Many machines may join with one ticket at
+/// once.
 constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
-/// A late message of a dead process brings its session back once, and then the newer session
-/// returns. More returns mean that two processes use one key.
+/// A late message from a dead process can make its session seem to return once. More returns mean
+/// that two processes use one key.
 constexpr int returns_max = 3;
 
-/// The address as ZeroMQ dials it. If a source address is given, the connection comes from there.
+/// Returns the address in the form that ZeroMQ dials, with the source address if one is given.
 std::string source_and(const std::string& source, const std::string& address) {
   if (source.empty()) return address;
   return (source.find(':') == std::string::npos ? source : "[" + source + "]") + ":0;" + address;
@@ -68,7 +70,7 @@ ControlLinks::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
 
 ControlLinks::Impl::~Impl() {
   timer->cancel();
-  // All sockets close before the context ends, or its destructor would wait for them.
+  // All sockets must close before the context ends, because its destructor waits for them.
   if (router) zmq_socket_monitor(router->socket().handle(), nullptr, 0);
 }
 
@@ -113,7 +115,8 @@ void ControlLinks::Impl::set_keys() {
   allow_list.set(keys, shared);
 }
 
-/// Returns a dealer that tries to reach `address`. On failure, reports it and returns nullopt.
+/// Returns a dealer that tries to reach `address`. If this fails, reports the reason and returns
+/// nullopt.
 std::optional<ControlLinks::Impl::Dealer> ControlLinks::Impl::dial(PeerId peer,
                                                                    const PublicKey& key,
                                                                    const std::string& address) {
@@ -147,7 +150,7 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
   return dealer;
 }
 
-/// Returns false and does nothing while the name in the address is looked up.
+/// Returns false and does nothing while the name in the address is being looked up.
 bool ControlLinks::Impl::connect(zmq::socket_t& socket, const std::string& address) {
   const std::optional<std::string> numeric = names.numeric(address);
   if (!numeric) return false;
@@ -156,7 +159,7 @@ bool ControlLinks::Impl::connect(zmq::socket_t& socket, const std::string& addre
   return true;
 }
 
-/// Connects a dealer whose name was not known when it was made, once it is.
+/// Connects a dealer that was made before its host name was resolved, once the name is resolved.
 void ControlLinks::Impl::connect_by_name(PeerId peer, Dealer& dealer) {
   if (dealer.has_connection) return;
   try {
@@ -172,8 +175,8 @@ void ControlLinks::Impl::open(PeerId peer, Link& link) {
 }
 
 /// Dials again if a link does not come up or a hello stays unanswered. ZeroMQ silently gives up a
-/// connection on bytes that it cannot parse (damaged ones, for example). After a damaged length it
-/// waits for bytes that never come.
+/// connection after bytes that it cannot parse (damaged ones, for example). After a damaged length
+/// it waits for bytes that never come.
 void ControlLinks::Impl::dial_again(PeerId peer, const PublicKey& key, Dealer& dealer) {
   std::optional<Dealer> fresh = dial(peer, key, dealer.address);
   dealer.dialled = Clock::now();
@@ -193,7 +196,7 @@ Hello ControlLinks::Impl::hello(bool answer) const {
           .answer = answer};
 }
 
-/// Returns the first field of the agreement that differs, as a sentence; empty if none does.
+/// Returns a sentence about the first field of the agreement that differs; empty if all agree.
 std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   for (const auto& [field, value] : options.agreement) {
     const auto other =
@@ -278,7 +281,7 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
   if (!link.dealer) return false;
-  // If the link does not come up, reporting the failure is better than queueing.
+  // If the link has not come up in time, reporting the failure is better than queueing the message.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
   link.dealer->used = Clock::now();
@@ -360,7 +363,7 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
 
 void ControlLinks::Impl::show(const PublicKey& there, const std::string& address,
                               const PublicKey& swarm, const Certificates& chain) {
-  // Certificates are shown again every second, so a name is known soon.
+  // No certificates are shown until the name is resolved. The next attempt comes within a second.
   const std::optional<std::string> numeric = names.numeric(address);
   if (!numeric) return;
   if (shows.size() == shows_max) shows.pop_front();
@@ -368,7 +371,7 @@ void ControlLinks::Impl::show(const PublicKey& there, const std::string& address
     zmq::socket_t socket(context, zmq::socket_type::dealer);
     socket.set(zmq::sockopt::linger, 0);
     socket.set(zmq::sockopt::ipv6, is_ipv6(*numeric));
-    // Data that come back over this connection are never read.
+    // Nothing that arrives on this connection is ever read.
     socket.set(zmq::sockopt::maxmsgsize, static_cast<std::int64_t>(frame_bytes_max));
     socket.set(zmq::sockopt::rcvhwm, 1);
     socket.set(zmq::sockopt::reconnect_ivl, 1000);
@@ -400,14 +403,14 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
     }
   } else if (auto* invite = std::get_if<LaneInvite>(&frame)) {
     if (!link.invitations.take(steady_time())) return;
-    // Without an address the other side can still dial us.
+    // An address that fails this check is dropped. The other side can still dial us.
     if (!is_host_of(invite->address, link.claimed_address, link.peer.address, bytes)) {
       if (!invite->address.empty()) refuse(from, "it is not known to be where its lanes are");
       invite->address.clear();
     }
     callbacks.invite(from, *invite);
   } else if (auto* step = std::get_if<RelayStep>(&frame)) {
-    // A relay only passes on what others ask for, so these requests must not use up its
+    // A relay passes on other peers' requests, and these must not use up the budget for its own
     // invitations.
     if (!link.relay_steps.take(steady_time()) || !callbacks.relay) return;
     const bool is_offer = step->kind == RelayStep::Kind::offer;
@@ -430,7 +433,7 @@ void ControlLinks::Impl::offend(PeerId peer, const std::string& why) {
   callbacks.fact(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(options.quarantine)});
 }
 
-/// Ends all connections with a peer, and lets it open none until its quarantine is over.
+/// Ends all connections with a peer, and refuses new ones until its quarantine is over.
 void ControlLinks::Impl::cut(PeerId peer) {
   Link& link = links.at(peer);
   link.dealer.reset();
@@ -441,21 +444,22 @@ void ControlLinks::Impl::cut(PeerId peer) {
 
 void ControlLinks::Impl::refuse(std::optional<PeerId> peer, std::string detail) {
   ++counters.refused;
-  // A flood of bad frames or strangers is reported once a second.
+  // A flood of bad frames or strangers is reported at most once a second.
   const auto now = Clock::now();
   if (now - refusal_told < std::chrono::seconds(1)) return;
   refusal_told = now;
   callbacks.fact(LinkRefused{.peer = peer, .why = std::move(detail), .refused = counters.refused});
 }
 
-/// Says hello again on a link whose other side has refused our settings, because that side may be
-/// restarted with ours and may be unable to dial us. Dials again if the last hello was not
+/// Says hello again on a link whose other side has refused our settings, because that side may have
+/// restarted with our settings and may be unable to dial us. Dials again if the last hello was not
 /// answered.
 void ControlLinks::Impl::ask_again(PeerId peer, Link& link) {
   Dealer& dealer = *link.dealer;
   const auto now = Clock::now();
   if (now - dealer.said_hello <= dial_again_after) return;
-  // The link begins once more: messages of the first contact wait for it, and it is not idle.
+  // The link starts over, so messages of the first contact wait for it and it does not count as
+  // idle.
   dealer.opened = dealer.used = now;
   dealer.asked.reset();
   if (dealer.heard < dealer.said_hello) {
@@ -489,8 +493,8 @@ void ControlLinks::Impl::housekeeping() {
       dial_again(peer, link.peer.key, dealer);
     } else if (dealer.up && !dealer.asked && dealer.used > dealer.heard &&
                now - dealer.heard > link_silence_max) {
-      // The other side may send over a connection of its own, so silence proves nothing yet.
-      // A hello, which tells all common settings, would take a hundred times the bytes.
+      // The other side may send over a connection of its own, so silence proves nothing yet. A
+      // hello carries all common settings and would take a hundred times as many bytes.
       put(*dealer.watch, encode(LinkCheck{}));
       dealer.asked = now;
     } else if (!dealer.up && now - dealer.dialled > dial_again_after) {
@@ -532,7 +536,7 @@ void ControlLinks::set_address(PeerId peer, const std::string& address) {
   const auto found = impl_->links.find(peer);
   if (found == impl_->links.end() || found->second.address == address) return;
   found->second.address = address;
-  // A link that works stays; a second one is tried at the new address.
+  // A working link stays. A dealer that is not up makes way for one to the new address.
   if (found->second.dealer && !found->second.dealer->up) found->second.dealer.reset();
 }
 

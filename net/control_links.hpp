@@ -27,39 +27,39 @@ class Roster;
 struct LaneInvite {
   std::uint64_t lane = 0;                ///< Random id of the lane.
   std::array<std::uint8_t, 32> token{};  ///< One-time pre-shared key.
-  std::string address;     ///< "host:port" the inviter listens on; empty: cannot be dialled.
+  std::string address;     ///< The inviter's "host:port"; empty if the inviter cannot be dialled.
   std::string unix_path;   ///< The inviter's Unix socket, useful within one host.
   std::uint64_t host = 0;  ///< Equal for two processes that share a host's network.
-  /// The sender's last open lane, which distinguishes a lost lane from an old invitation.
+  /// Number of the sender's last open lane. It distinguishes a lost lane from an old invitation.
   std::uint64_t previous = 0;
   bool answer = false;   ///< True if this answers the other side's invitation.
   bool refused = false;  ///< True if the lane cannot be opened.
 };
 
-/// A step towards a lane between two peers that cannot reach each other. A third peer relays its
-/// bytes. The step travels only on control links.
+/// A step towards a lane between two peers that cannot reach each other, with a third peer as
+/// relay. The step travels only on control links.
 struct RelayStep {
   enum class Kind : std::uint8_t {
     ask,     ///< To a relay: connect me with `other`.
-    offer,   ///< From a relay: dial me, and I connect you with `other`.
-    refuse,  ///< From a relay: it cannot, or is busy with other relays. To a relay: not now.
+    offer,   ///< From a relay: dial me, and I will connect you with `other`.
+    refuse,  ///< From a relay: it cannot connect us, or is too busy. To a relay: not now.
   };
 
   Kind kind = Kind::ask;
   PeerId other{};
-  std::uint64_t stream = 0;              ///< In an offer: random, and equal for both ends.
-  std::array<std::uint8_t, 32> token{};  ///< In an offer: the token by which this end proves
-                                         ///< itself.
-  std::string address;                   ///< In an offer: "host:port" of the relay's lanes.
+  std::uint64_t stream = 0;  ///< In an offer: random, and equal for both ends.
+  /// In an offer: the token by which this end proves itself.
+  std::array<std::uint8_t, 32> token{};
+  std::string address;  ///< In an offer: "host:port" of the relay's lanes.
 
   friend bool operator==(const RelayStep&, const RelayStep&) = default;
 };
 constexpr RelayStep::Kind last_value(RelayStep::Kind) { return RelayStep::Kind::refuse; }
 
-/// A request of `grapevine doctor`, within the budget of its key.
+/// A request of `grapevine doctor`, within the budget of the sender's key.
 struct ExamCall {
   PublicKey from{};
-  bool is_guest = false;  ///< True if it used the keys of a ticket.
+  bool is_guest = false;  ///< True if the sender used the keys of a ticket.
   std::string source;     ///< The numeric address from which the request came.
   ExamRequest request;
   /// Sends the answer on the request's connection, if that still exists. May be called later, even
@@ -68,69 +68,70 @@ struct ExamCall {
 };
 
 /// One ROUTER that listens, and one DEALER for each dialled peer. A pair of peers needs only one of
-/// the two connections and uses whichever is up. All calls on the thread that runs `io`.
+/// the two connections and uses the one that is up. All calls must come from the thread that runs
+/// `io`.
 class ControlLinks {
  public:
   struct Options {
     KeyPair identity;
     std::string name;  ///< Our name, in the form that others should show.
     std::vector<AuthorizedPeer> authorized;
-    std::string listen;         ///< "host:port", port 0 = any; empty: dial out only.
-    std::string advertise;      ///< The address that others dial; empty: the address of `listen`.
-    std::string dial_from;      ///< Address from which our connections come; empty: the system's
-                                ///< choice.
+    std::string listen;         ///< "host:port" (port 0 means any); empty to dial out only.
+    std::string advertise;      ///< Address that others dial; empty means that of `listen`.
+    std::string dial_from;      ///< Source of our connections; empty means the system's choice.
     std::uint64_t session = 0;  ///< Random number of this process.
     /// Settings that must be equal on both ends, by field. If one differs, the link is refused and
     /// the reason names the field.
     std::vector<std::pair<std::string, std::string>> agreement;
     Duration handshake_deadline = std::chrono::seconds(3);
     Duration idle_close = std::chrono::seconds(60);
-    /// Limit on the frames of one key. Beyond it, its connection ends. A correct peer sends far
-    /// less.
+    /// Limit on the frames of one key. A connection ends if its key exceeds this limit. A correct
+    /// peer sends far fewer frames.
     RateLimit::Options frames = {.per_second = 20000, .burst = 40000};
-    /// Limit on the exams of one key. Doctor needs two.
+    /// Limit on the exams of one key. `grapevine doctor` needs two.
     RateLimit::Options exams = {.per_second = 0.1, .burst = 6};
     /// How long a peer gets no link after repeated offences.
     Duration quarantine = std::chrono::minutes(1);
   };
 
   struct Callbacks {
-    std::function<void(Envelope)> message;  ///< A message from an admitted peer.
+    std::function<void(Envelope)> message;  ///< Called for a message from an admitted peer.
     std::function<void(PeerId, const LaneInvite&)> invite;
-    std::function<void(PeerId)> contact;  ///< The peer is admitted, because both hellos agree.
-    /// Contact with a restarted process: everything under way with the earlier one is lost. Called
-    /// before `contact`.
+    std::function<void(PeerId)> contact;  ///< Called when a peer is admitted: both hellos agree.
+    /// Called before `contact` if the peer's process has restarted. Everything under way with the
+    /// earlier process is lost.
     std::function<void(PeerId)> restarted;
-    std::function<void(Fact)> fact;  ///< Refusals, handshake failures, and so on.
-    /// A guest with a ticket's keys asks to join. Returns nullopt if it may not ask. Empty: there
-    /// are no guests.
+    std::function<void(Fact)> fact;  ///< Called for refusals, handshake failures, and so on.
+    /// Called when a guest with a ticket's keys asks to join. Returns nullopt if the guest may not
+    /// ask. Without this function, there are no guests.
     std::function<std::optional<JoinAnswer>(const PublicKey& guest, const JoinRequest&)> join = {};
-    /// A visitor shows certificates.
+    /// Called when a visitor shows certificates.
     std::function<void(const Certificates&)> shown = {};
-    /// A step towards a relayed lane.
+    /// Called for a step towards a relayed lane.
     std::function<void(PeerId, const RelayStep&)> relay = {};
-    /// True if a guest has the keys of one of our tickets. No other guest is examined, and none
-    /// uses up a budget. Empty: there are no such guests.
+    /// Returns true if a guest has the keys of one of our tickets. Other guests are not examined
+    /// and use up no budget. Without this function, no guest has such keys.
     std::function<bool(const PublicKey& guest)> has_ticket = {};
-    /// A peer, or a guest with a ticket, asks to be examined. Empty: no exam is answered.
+    /// Called when a peer, or a guest with a ticket, asks to be examined. Without this function, no
+    /// exam is answered.
     std::function<void(ExamCall)> examine = {};
   };
 
-  /// Binds, and tests that a random key is refused. Throws std::runtime_error with a sentence for
-  /// the operator if the port is taken or the test fails.
+  /// Binds the port, and tests that a random key is refused. Throws std::runtime_error with a
+  /// sentence for the operator if the port is taken or the test fails.
   ControlLinks(asio::io_context& io, Options options, Callbacks callbacks);
   ~ControlLinks();
 
   /// The address on which we listen, with the real port; empty when dialling out only.
   const std::string& listening() const;
-  /// The address that we tell others to dial; empty when dialling out only.
+  /// The address that we ask others to dial; empty when dialling out only.
   const std::string& advertised() const;
 
-  /// Dials "host:port" or "name@host:port" until an authorised peer answers there, with back-off.
+  /// Dials "host:port" or "name@host:port", with back-off, until an authorised peer answers there.
   void join(const std::string& address);
 
-  /// Tries for a while to reach an unlinked peer at an address that may be wrong. Unlike with
-  /// join(), failure is not reported. Ignores peers that are not authorised.
+  /// Tries for a while to reach an unlinked peer at an address that may be wrong. Unlike join(),
+  /// does not report failure. Ignores peers that are not authorised.
   void dial(PeerId peer, const std::string& address);
 
   /// Sets where an authorised peer can be dialled (learnt from membership). An empty address
@@ -145,32 +146,35 @@ class ControlLinks {
   /// True if a connection with the peer is up and both hellos agree.
   bool is_linked(PeerId peer) const;
 
-  /// Counts an offence of a peer: input that no correct peer sends, for example because its handler
-  /// threw. The third within a minute quarantines the peer: all its links are cut for a while.
+  /// Counts an offence by a peer: input that no correct peer sends, such as input whose handler
+  /// threw an exception. The third offence within a minute quarantines the peer, which cuts all its
+  /// links for a while.
   void offend(PeerId peer, const std::string& why);
 
   /// Quarantines a peer as its third offence would, but reports no fact, because the caller does.
   void quarantine(PeerId peer);
 
-  /// Checks what messages say about peers. It follows the allow-list.
+  /// Returns the roster, which follows the current allow-list and checks what messages say about
+  /// peers.
   const Roster& roster() const;
 
   /// Replaces the allow-list. Links of keys that are no longer in it are cut at once.
   void authorize(std::vector<AuthorizedPeer> authorized);
 
-  /// Replaces the admitted keys of tickets and visitors, which are not peers. They may ask to join
-  /// or show certificates, and get no link.
+  /// Replaces the admitted keys of tickets and visitors. Their holders are not peers: they may ask
+  /// to join or show certificates, but get no link.
   void admit_guests(const std::vector<PublicKey>& keys);
 
-  /// Shows certificates to the peer with the key `there` at "host:port", as a visitor. For a peer
-  /// that may not know yet that we belong to its swarm.
+  /// Shows certificates to the peer with the key `there` at "host:port", as a visitor. Useful when
+  /// that peer may not know yet that we belong to its swarm.
   void show(const PublicKey& there, const std::string& address, const PublicKey& swarm,
             const Certificates& chain);
 
   struct Counters {
     std::uint64_t messages_sent = 0, messages_received = 0;
     std::uint64_t bytes_sent = 0, bytes_received = 0;
-    std::uint64_t refused = 0;  ///< Unknown keys, invalid frames, disagreeing hellos.
+    /// Unknown keys, invalid frames and differing hellos, counted together.
+    std::uint64_t refused = 0;
   };
   const Counters& counters() const;
 

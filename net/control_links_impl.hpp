@@ -37,25 +37,25 @@ inline std::string source_host(const zmq::message_t& message) {
 struct ControlLinks::Impl {
   using Clock = std::chrono::steady_clock;
 
-  /// Frames handled before other events get their turn.
+  /// Most frames handled in one turn, so that other events get their turn.
   static constexpr int drained_at_once = 64;
-  /// Frames ZeroMQ queues for each link and direction.
+  /// Most frames that ZeroMQ queues for each link and direction.
   static constexpr int high_water_mark = 256;
   static constexpr auto hello_again = std::chrono::milliseconds(100);
-  /// Longer than a handshake may take.
+  /// A link is dialled again after this time, which is longer than a handshake may take.
   static constexpr auto dial_again_after = std::chrono::seconds(4);
 
   /// A connection we opened.
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
     std::string address;
-    bool has_connection = false;  ///< False while the name in its address is looked up.
-    bool up = false;              ///< True if the hello was answered and agrees.
-    Clock::time_point opened;     ///< When we began to expect it to come up.
-    Clock::time_point dialled;    ///< When its socket was made.
+    bool has_connection = false;  ///< False while the name in its address is being looked up.
+    bool up = false;            ///< True if the peer has answered our hello and its settings agree.
+    Clock::time_point opened;   ///< When we began to wait for the link to come up.
+    Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
     Clock::time_point heard;  ///< Time of the last frame received.
-    /// When we asked whether the link still works; none: not asked, or answered.
+    /// When we asked whether the link still works; nullopt if not asked, or answered since.
     std::optional<Clock::time_point> asked;
     Clock::time_point used;
     std::deque<std::vector<std::byte>> pending;
@@ -64,14 +64,14 @@ struct ControlLinks::Impl {
   /// One authorised peer.
   struct Link {
     AuthorizedPeer peer;
-    std::string address;  ///< Address to dial; empty: unknown.
+    std::string address;  ///< Address to dial; empty if unknown.
     std::optional<Dealer> dealer;
-    zmq::message_t route;         ///< Routing id of its dealer at our router; empty: none.
+    zmq::message_t route;         ///< Routing id of the peer's dealer at our router; empty if none.
     std::uint64_t session = 0;    ///< Session of the process that we are in contact with.
-    std::uint64_t before = 0;     ///< Session of the process before that one.
-    int returns = 0;              ///< How many times in a row that earlier session came back.
-    bool refused = false;         ///< True if its hello disagrees.
-    std::string claimed_address;  ///< The listening address in its hello; empty: none.
+    std::uint64_t before = 0;     ///< Session of the process before the current one.
+    int returns = 0;              ///< Number of times in a row that session `before` came back.
+    bool refused = false;         ///< True if the peer's hello disagrees with ours.
+    std::string claimed_address;  ///< The listening address in the peer's hello; may be empty.
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};
@@ -88,9 +88,9 @@ struct ControlLinks::Impl {
   /// An address to join, with one dealer for each key that is tried there.
   struct Join {
     std::string address;
-    std::string name;  ///< The only peer wanted there; empty: any authorised one.
+    std::string name;  ///< The only peer wanted there; empty means any authorised one.
     std::map<PeerId, Dealer> dealers;
-    std::optional<PeerId> last;  ///< The last key that got a dealer; those after it are next.
+    std::optional<PeerId> last;  ///< The last key that got a dealer. The keys after it are next.
     Clock::time_point sought;    ///< When keys were last given dealers.
     Clock::time_point began = Clock::now();
     bool told = false;
@@ -168,7 +168,7 @@ struct ControlLinks::Impl {
   std::shared_ptr<asio::steady_timer> timer;
   Clock::time_point first_contact{};
   Clock::time_point refusal_told{};
-  bool own_knock = false;  ///< The monitor has yet to report our own self-test.
+  bool own_knock = false;  ///< True until the monitor has reported the connection of our self-test.
   bool was_dialled = false;
   bool told_unreachable = false;
   Counters counters;

@@ -13,8 +13,8 @@ namespace gv {
 namespace {
 
 constexpr auto self_test_patience = std::chrono::seconds(10);
-/// Strangers can cause any number of reports about connections. Each on its own would wake the
-/// loop.
+/// Reports about connections are read at most this often. Strangers can cause any number of them,
+/// and otherwise each one would wake the loop.
 constexpr auto monitor_rest = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -45,7 +45,7 @@ void ControlLinks::Impl::listen() {
   listening = host + ":" + real_port;
   socket.set(zmq::sockopt::use_fd, port.native_handle());
   socket.bind(endpoint(listening));
-  port.release();  // ZeroMQ closes it.
+  port.release();  // From now on, ZeroMQ closes the descriptor.
   advertised = options.advertise.empty() ? listening : options.advertise;
   if (advertised.ends_with(":0")) {
     advertised = advertised.substr(0, advertised.size() - 1) + real_port;
@@ -146,8 +146,8 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   counters.bytes_received += bytes.size();
   const std::optional<PublicKey> key = sender_key(bytes);
   const bool is_guest = key && !links.contains(peer_id(*key)) && guests.contains(*key);
-  // Guests share a key, so their connections do not count towards the limit of one peer. They stay
-  // among the connections without a first message, which end soon.
+  // Guests share a key, so their connections do not count towards a peer's limit. They remain among
+  // the connections without a first message, which end soon.
   if (key && !is_guest) connections.heard(bytes, peer_id(*key));
   const auto found = key ? links.find(peer_id(*key)) : links.end();
   if (is_guest) {
@@ -162,7 +162,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   }
   const PeerId peer = found->first;
   if (is_quarantined(peer)) {
-    // The connection is older than the quarantine, and ZeroMQ does not check its key again.
+    // The connection is older than the quarantine. ZeroMQ does not check its key again.
     ++counters.refused;
     connections.hang_up(bytes);
     return;
@@ -195,7 +195,7 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
     } else if (exam != nullptr && callbacks.examine) {
-      // A refusal would be an answer too, so tickets are checked before the budget.
+      // A refusal for lack of budget would be an answer too, so the ticket is checked first.
       if (!callbacks.has_ticket || !callbacks.has_ticket(key)) {
         return turn_away("a visitor asks to be examined");
       }
@@ -208,8 +208,8 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
   }
 }
 
-/// Passes on a request of doctor. Nothing else is remembered about the asker, because it is not a
-/// process of the peer whose key it has.
+/// Passes on a request of `grapevine doctor`. Only the budget remembers the sender, because doctor
+/// uses a peer's key but is not that peer's process.
 void ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
                                  zmq::message_t route, const zmq::message_t& bytes,
                                  const ExamRequest& request) {
@@ -251,7 +251,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     } else if (known && !link.refused) {
       deliver(peer, link, *std::move(decoded.frame), bytes);
     } else if (!link.refused && link.hellos.take(steady_time())) {
-      // The sender knew an earlier process of ours: ask it to introduce itself.
+      // The sender knew an earlier process of ours, so ask it to introduce itself.
       Link unknown;
       unknown.route = std::move(route);
       put_routed(unknown, encode(hello(false)));

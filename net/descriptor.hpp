@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// An open file descriptor, closed with its owner; -1 stands for none.
+/// An open file descriptor, closed with its owner; -1 means that there is none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}

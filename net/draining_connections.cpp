@@ -1,4 +1,4 @@
-// Waits for the partner's end, or for the last reader of our memory.
+// Keeps abandoned connections until neither end reads the other's memory any more.
 #include "net/draining_connections.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ DrainingConnections::~DrainingConnections() {
   for (const ConnectionPtr& connection : connections_) drop(*connection);
 }
 
-/// Also drops the payloads: pending handlers may keep a connection alive longer than the owners
-/// keep that memory.
+/// Closes the connection and drops its payloads. Otherwise pending handlers could keep the payloads
+/// after their memory has been freed.
 void DrainingConnections::drop(LaneConnection& connection) {
   connection.close();
   connection.lent.clear();
@@ -45,9 +45,9 @@ std::size_t DrainingConnections::count(PeerId peer) const {
 
 void DrainingConnections::tidy_up() {
   for (const ConnectionPtr& connection : std::vector(connections_.begin(), connections_.end())) {
-    // Blocks that are still held keep the partner's buffer mapped, and nothing else needs them now.
-    // add() must not do this, because the connection may have ended while one of its blocks was
-    // being read.
+    // Blocks that are still held keep the partner's buffer mapped, and nothing else needs the
+    // buffer now. add() must not release the buffer, because the connection may have ended while
+    // one of its blocks was being read.
     connection->borrowed.reset();
     connection->ring_in.reset();
     wind_up(connection);
@@ -67,7 +67,7 @@ void DrainingConnections::wind_up(const ConnectionPtr& connection) {
   }
 }
 
-/// Discards what it reads until the partner has closed its side.
+/// Reads and discards bytes until the partner has closed its side.
 void DrainingConnections::await_end(const ConnectionPtr& connection) {
   if (connection->partner_ended) return;
   connection->reading = true;

@@ -9,10 +9,10 @@
 
 namespace gv {
 
-/// A partner may read our shared memory until it learns that the lane has ended, which is late if
-/// its process was stopped. We reuse that memory only after the partner has closed its side. In
-/// return we close our side only once we hold nothing of the partner's. All calls on the loop's
-/// thread.
+/// A partner may read our shared memory until it learns that the lane has ended. This takes long if
+/// the partner's process is stopped. We reuse that memory only after the partner has closed its
+/// side. In return, we close our side only once we hold nothing of the partner's. All calls must
+/// come from the loop's thread.
 class DrainingConnections {
  public:
   DrainingConnections() = default;
@@ -23,9 +23,9 @@ class DrainingConnections {
 
   /// Takes over an abandoned connection. If a read is under way, read_ended() must follow.
   void add(const ConnectionPtr& connection);
-  /// The connection's read has ended. Ignores connections that are not here.
+  /// Call when the connection's read has ended. Ignores connections that are not kept here.
   void read_ended(const ConnectionPtr& connection);
-  /// Number of connections kept with that peer.
+  /// Number of connections kept with `peer`.
   std::size_t count(PeerId peer) const;
   /// Closes connections that are no longer needed. Call periodically.
   void tidy_up();
@@ -38,7 +38,7 @@ class DrainingConnections {
   void await_end(const ConnectionPtr& connection);
 
   std::set<ConnectionPtr> connections_;
-  /// Handlers hold this weakly.
+  /// Handlers hold a weak pointer to this.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

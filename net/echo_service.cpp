@@ -1,4 +1,4 @@
-// One buffer between reading and writing back.
+// Echoes bytes through a single buffer.
 #include "net/echo_service.hpp"
 
 #include <sodium.h>
@@ -19,12 +19,13 @@ constexpr std::size_t echoed_at_once = std::size_t{128} * 1024;
 
 struct EchoService::Echo {
   explicit Echo(asio::io_context& io) : timer(io), budget(echo_bytes_per_second) {
-    // A rate limit starts with one second's worth, but here nothing may exceed the rate.
+    // A byte budget starts with one second's worth of bytes. They are spent here, because an echo
+    // must never exceed the rate.
     (void)budget.charge(steady_time(), static_cast<std::size_t>(echo_bytes_per_second));
   }
 
   std::uint64_t lane = 0;
-  ConnectionPtr connection;  ///< Null until the offer is taken.
+  ConnectionPtr connection;  ///< Null until the offer is accepted.
   Clock::time_point began = Clock::now();
   std::array<std::byte, echoed_at_once> bytes;
   std::size_t left = echo_bytes_max;

@@ -14,13 +14,13 @@
 
 namespace gv {
 
-/// The most bytes that one echo returns, and its highest speed. They bound the cost of a
-/// measurement.
+/// The most bytes that one echo returns, and the highest rate at which it returns them. Together
+/// they bound the cost of a measurement.
 inline constexpr std::size_t echo_bytes_max = std::size_t{32} << 20;
 inline constexpr double echo_bytes_per_second = 125e6;
 
-/// Offers one echo at a time, to the holder of the offer's token. Never inspects the bytes. All
-/// calls on the thread of `io`.
+/// Offers one echo at a time, to the peer that holds the offer's token. Never inspects the bytes.
+/// All calls must come from the thread of `io`.
 class EchoService {
  public:
   struct Options {
@@ -28,7 +28,7 @@ class EchoService {
     Duration lasts = std::chrono::seconds(10);    ///< Time after which an echo ends.
   };
 
-  /// `doors` must outlive this object. Without a port they offer no echo.
+  /// `doors` must outlive this object. If it has no port, no echo is offered.
   EchoService(asio::io_context& io, Options options, LaneHandshake& doors);
   ~EchoService();
 
@@ -36,7 +36,7 @@ class EchoService {
     std::uint64_t lane = 0;
     LaneToken token{};
   };
-  /// Nullopt while another echo exists.
+  /// Returns nullopt if no echo can be offered, for example while another one exists.
   std::optional<Offer> offer();
 
   /// Returns true if the proved connection has accepted the offer; the echo then owns it.
@@ -57,8 +57,8 @@ class EchoService {
   asio::io_context& io_;
   Options options_;
   LaneHandshake& doors_;
-  EchoPtr echo_;  ///< Null: there is none.
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  EchoPtr echo_;  ///< Null if there is no echo.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

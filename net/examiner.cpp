@@ -1,4 +1,4 @@
-// Connects to an asker's ports, and closes each connection without a byte.
+// Connects to an asker's ports, and closes each connection without sending a byte.
 #include "net/examiner.hpp"
 
 #include <asio/ip/tcp.hpp>
@@ -12,10 +12,10 @@
 namespace gv {
 namespace {
 
-/// Longest document of a ledger: the rest of the frame is enough for the other fields.
+/// Longest ledger document. It leaves room in the frame for the other fields.
 constexpr std::size_t ledger_bytes_max = frame_bytes_max - 4 * archive_string_bytes_max;
 
-/// Cuts the text into strings that a frame may have.
+/// Cuts the text into strings that are short enough for a frame.
 std::vector<std::string> pieces_of(const std::string& text) {
   std::vector<std::string> pieces;
   for (std::size_t at = 0; at < text.size(); at += archive_string_bytes_max) {
@@ -74,11 +74,11 @@ void Examiner::dial(const asio::ip::address& host, std::uint16_t port,
 }
 
 void Examiner::examine(const std::string& source, const ExamRequest& request, Reply reply) {
-  /// An answer that waits for the dials.
+  /// An answer that waits for dials to end.
   struct Waiting {
     ExamAnswer answer;
     Reply reply;
-    std::size_t left = 0;  ///< Dials whose outcome is missing.
+    std::size_t left = 0;  ///< Number of dials that have not ended.
   };
   const auto waiting = std::make_shared<Waiting>();
   ExamAnswer& answer = waiting->answer;

@@ -1,5 +1,4 @@
-// Answers `grapevine doctor` and `grapevine ledger`: dials the asker back, offers it a lane to
-// measure, and tells it of the common work.
+// Answers `grapevine doctor` and `grapevine ledger`: dials back, offers an echo, sends the ledger.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -16,19 +15,20 @@
 namespace gv {
 
 /// Dials only the host from which a request has come, so that no asker can point this peer at
-/// another machine. The control links limit how often a key may ask. All calls on the thread of
-/// `io`.
+/// another machine. The control links limit how often a key may ask. All calls must come from the
+/// thread of `io`.
 class Examiner {
  public:
   struct Options {
-    std::string dial_from;  ///< Address to dial from; empty: the system's choice.
+    std::string dial_from;  ///< Address to dial from; empty means the system's choice.
     std::size_t dials_max = 16;
     Duration patience = std::chrono::seconds(3);  ///< Time limit for each dial.
   };
   struct Callbacks {
-    std::function<std::uint64_t()> wall_us;  ///< Microseconds since 1970.
-    std::function<void(ExamAnswer&)> offer;  ///< Fills in the lanes' address and an echo.
-    /// The common work as this peer knows it, in `bytes_max` bytes at most. Empty: tells nothing.
+    std::function<std::uint64_t()> wall_us;  ///< Returns the time in microseconds since 1970.
+    std::function<void(ExamAnswer&)> offer;  ///< Fills in the lanes' address and offers an echo.
+    /// Returns the common work known to this peer, as a document of at most `bytes_max` bytes. If
+    /// no function is set, answers contain no ledger.
     std::function<std::string(std::size_t bytes_max)> ledger = {};
   };
   using Reply = std::function<void(const ExamAnswer&)>;
@@ -36,8 +36,8 @@ class Examiner {
   Examiner(asio::io_context& io, Options options, Callbacks callbacks);
   ~Examiner();
 
-  /// Answers exactly once: immediately, or when the ports were dialled. `source` is the numeric
-  /// address from which the request comes.
+  /// Calls `reply` exactly once: immediately, or after the ports have been dialled. `source` is the
+  /// numeric address from which the request comes.
   void examine(const std::string& source, const ExamRequest& request, Reply reply);
 
  private:
@@ -49,7 +49,7 @@ class Examiner {
   Options options_;
   Callbacks callbacks_;
   std::size_t dials_ = 0;  ///< Number of dials under way.
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -1,4 +1,4 @@
-// Leaves reading and writing of numeric addresses to Asio.
+// Reads and writes numeric addresses with Asio.
 #include "net/host_address.hpp"
 
 #include <asio/ip/address.hpp>

@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// Thrown for a port that the operator has named and another program has.
+/// Thrown if another program has the port that the operator named.
 class PortTaken : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -16,11 +16,11 @@ class PortTaken : public std::runtime_error {
 /// True for "[v6]:port". A host name counts as IPv4.
 inline bool is_ipv6(std::string_view address) { return address.starts_with('['); }
 
-/// The "host" of "host:port" or "[v6]:port". Each numeric address has exactly one text, and an IPv4
-/// address shown as IPv6 (::ffff:192.0.2.1) has its IPv4 text.
+/// The "host" of "host:port" or "[v6]:port". Each numeric address has exactly one text: an IPv4
+/// address in IPv6 form (::ffff:192.0.2.1) is returned as IPv4.
 std::string host_of(std::string_view address);
 
-/// The same for a host without port or brackets.
+/// Like host_of(), for a host without a port or brackets.
 std::string plain_host(std::string_view host);
 
 /// True for an address that listens on all interfaces and cannot be dialled.

@@ -1,4 +1,4 @@
-// Key pairs, their files and the allow-list, on libsodium.
+// Key pairs, their files and the allow-list, with libsodium.
 #include "net/identity.hpp"
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ void need_sodium() {
   if (!ready) throw std::runtime_error("libsodium cannot be initialised on this machine");
 }
 
-/// An operator's text, safe to print on a terminal and at most a line long.
+/// Makes an operator's text safe to print on a terminal, and at most one line long.
 std::string quoted(std::string_view text) {
   constexpr std::size_t shown = 64;
   std::string out = "\"";
@@ -66,7 +66,7 @@ void for_each_line(std::string_view text, Use use) {
   }
 }
 
-/// Keys had no prefix before peers signed with them.
+/// True for a key in the old form without a prefix, which was used before peers signed with keys.
 bool is_old_key(std::string_view text) {
   return text.size() == base64_length && !text.starts_with(key_prefix);
 }
@@ -77,7 +77,7 @@ bool is_letter_or_digit(char c) {
 
 bool is_name_character(char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; }
 
-/// Takes the two keys out of the text of a key file.
+/// Extracts the two keys from the text of a key file.
 LoadedKeyPair parsed_key_pair(const std::string& text, const std::string& place,
                               const std::string& remedy) {
   LoadedKeyPair loaded;
@@ -238,7 +238,7 @@ PeerId peer_id(const PublicKey& key) {
 
 std::string to_text(const PublicKey& key) {
   need_sodium();
-  // One allocation, because the text may be a secret; libsodium ends it with a zero byte.
+  // A single allocation, because the text may be a secret. libsodium ends it with a zero byte.
   std::string text(key_prefix.size() + base64_length + 1, '\0');
   key_prefix.copy(text.data(), key_prefix.size());
   sodium_bin2base64(text.data() + key_prefix.size(), base64_length + 1, key.data(), key.size(),
@@ -280,7 +280,7 @@ bool is_address(std::string_view text) {
     return inner.find('\0') == std::string::npos &&
            inet_pton(AF_INET6, inner.c_str(), &parsed) == 1;
   }
-  // ZeroMQ takes no host that begins with a sign.
+  // ZeroMQ accepts no host that begins with a punctuation mark.
   return !host.empty() && host.size() <= 253 && is_letter_or_digit(host.front()) &&
          std::ranges::all_of(host, is_name_character);
 }

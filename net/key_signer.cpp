@@ -1,4 +1,4 @@
-// Ed25519 signatures and BLAKE2b digests, on libsodium.
+// Ed25519 signatures and BLAKE2b digests, with libsodium.
 #include "net/key_signer.hpp"
 
 #include <sodium.h>

@@ -1,4 +1,4 @@
-// TCP options of lanes, so that they do not wait needlessly.
+// Sets the TCP options of lanes, so that lanes do not wait needlessly.
 #include "net/lane_connection.hpp"
 
 #include <netinet/in.h>
@@ -14,16 +14,17 @@
 namespace gv {
 namespace {
 
-/// Between hosts the system chooses the buffers' sizes by the bytes in flight. A fixed size, often
-/// at most 416 KiB, would leave long links underused. At most one block waits unsent, because
-/// messages wait behind it.
+/// Between hosts, the system sizes the buffers by the bytes in flight. A fixed size, often at most
+/// 416 KiB, would leave long links underused. At most one block waits unsent, because messages have
+/// to wait behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
-/// Within one host bytes arrive as soon as they are sent. Larger buffers would only push the bytes
-/// out of a processor's cache, and smaller ones make two peers wait for each other.
+/// Within one host, bytes arrive as soon as they are sent. Larger buffers would only push them out
+/// of a processor's cache, and smaller ones would make two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
 constexpr int host_receive_buffer_bytes = 768 << 10;
-constexpr std::string_view unpaced = "reno";  ///< Any process may choose this one.
-constexpr std::size_t name_max = 16;  ///< Bytes in a congestion control's name, with its end.
+constexpr std::string_view unpaced = "reno";  ///< Has no pacing, and any process may use it.
+/// Most bytes in a congestion control's name, including the zero byte.
+constexpr std::size_t name_max = 16;
 
 void choose_congestion_control(int socket, std::string_view name) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name.data(),
@@ -44,7 +45,7 @@ const std::string& usual_congestion_control() {
   return usual;
 }
 
-/// Returns true if both ends of a TCP connection have the same address.
+/// Returns true if both ends of a TCP connection are on the same host.
 bool ends_are_one_host(int socket) {
   sockaddr_storage own{};
   sockaddr_storage other{};
@@ -71,7 +72,7 @@ void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
   const int handle = socket.native_handle();
-  // Every write is a whole record: with Nagle's algorithm it would only wait for a delayed ACK.
+  // Every write is a whole record, which Nagle's algorithm would only delay until an ACK arrives.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   asio::error_code ignored;
@@ -88,7 +89,7 @@ void LaneConnection::tune() {
 std::size_t LaneConnection::write_now() {
   if (tls) return 0;
   asio::error_code error;
-  // An error shows again when the rest is written.
+  // If writing fails, the same error will appear again when the remaining bytes are written.
   const std::size_t written = socket.write_some(out_buffers, error);
   std::size_t left = written;
   while (!out_buffers.empty() && left >= out_buffers.front().size()) {

@@ -25,14 +25,15 @@
 
 namespace gv {
 
-/// The largest number of records with a block in one write: enough for all slots of a ring.
+/// The most block records in one write: enough for all slots of a ring.
 inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
-/// Makes a write go on until it is complete; the default cuts it into pieces of 64 KiB. Notes when
-/// bytes leave, because on a slow network a whole write takes long.
+/// Makes a write continue until it is complete; by default, Asio cuts it into pieces of 64 KiB.
+/// Records when bytes leave, because a whole write takes long on a slow network.
 struct WithoutLimit {
-  std::chrono::steady_clock::time_point* moved;  ///< Lives as long as the write.
+  /// The time to update; valid until the write ends.
+  std::chrono::steady_clock::time_point* moved;
 
   std::size_t operator()(const asio::error_code& error, std::size_t written) const {
     if (error) return 0;
@@ -42,9 +43,9 @@ struct WithoutLimit {
 };
 
 /// Makes a TCP socket start without pacing. Call before it listens or connects: a socket that was
-/// connected with pacing keeps it forever. Within one host there is no queue on the way, and a
-/// congestion control that paces, such as bbr, sets a timer for every 64 KiB. This was measured to
-/// take a third of the time of a sum by eight peers.
+/// connected with pacing keeps it forever. Within one host, there is no queue on the way that
+/// pacing could shorten. A congestion control that paces, such as bbr, sets a timer for every 64
+/// KiB. In a measurement, these timers took a third of the time of a sum by eight peers.
 void begin_unpaced(int socket);
 
 struct LaneConnection {
@@ -56,22 +57,24 @@ struct LaneConnection {
   Socket socket;
   PeerId peer{};  ///< The peer at the other end, set when the lane opens.
   std::optional<asio::ssl::stream<Socket&>> tls;
-  std::optional<RingWriter> ring_out;  ///< Set on Unix sockets only, like `ring_in`.
+  std::optional<RingWriter> ring_out;  ///< Set on Unix sockets only, as is `ring_in`.
   std::optional<RingReader> ring_in;
   std::optional<BorrowedBuffer> borrowed;  ///< The partner's shared buffer.
-  std::deque<Payload> lent;  ///< Our blocks that the partner may still read, in order.
+  /// Our blocks that the partner may still read, in the order of sending.
+  std::deque<Payload> lent;
   /// A block in the partner's shared buffer that we have not reported as read.
   struct Loan {
-    std::weak_ptr<const void> held;  ///< Alive while the block is in use.
+    std::weak_ptr<const void> held;  ///< Expires when the block is no longer in use.
     std::size_t bytes = 0;
   };
   std::deque<Loan> holds;
   bool partner_ended = false;
   std::string kind;  ///< Reported to the operator: "tls", "plain" or "unix".
   Clock::time_point began = Clock::now();
-  Clock::time_point moved = began;  ///< When a write began, or when bytes of it last left.
+  /// When the current write began, or when bytes of it last left.
+  Clock::time_point moved = began;
 
-  // The connection holds the memory of reads and writes under way, because they may outlive the
+  // Memory of reads and writes under way. The connection owns it, because they may outlive the
   // lane.
   std::array<std::byte, (2 + records_at_once) * (sizeof(RecordHeader) + sizeof(LentPlace))> out;
   std::size_t out_bytes = 0;  ///< Bytes used of `out`: headers, and short contents.
@@ -80,7 +83,7 @@ struct LaneConnection {
   std::vector<Payload> out_owners;
   std::vector<std::byte> out_message;
   RecordReader reader;
-  std::array<std::byte, 4096> ignored;  ///< Receives bytes after the lane's end.
+  std::array<std::byte, 4096> ignored;  ///< Receives bytes that are discarded after the lane's end.
 
   /// Turns off Nagle's algorithm and sets the buffer sizes. Within one host, buffers fit into the
   /// processors' caches. Between hosts, the system sizes them for the link, and its usual
@@ -96,9 +99,9 @@ struct LaneConnection {
   }
 
   /// Without TLS, writes at once as much of `out_buffers` as the system accepts, and leaves the
-  /// rest. Returns the number of bytes written. An asynchronous write would end in a later turn of
-  /// the loop and delay the writes behind it: a peer that handles many blocks in one turn would
-  /// keep others waiting for the first.
+  /// rest. Returns the number of bytes written. An asynchronous write would complete in a later
+  /// turn of the loop and delay the writes after it: a peer that handles many blocks in one turn
+  /// would keep others waiting for the first.
   std::size_t write_now();
 
   template <class Buffers, class Handler>
@@ -110,7 +113,7 @@ struct LaneConnection {
       asio::async_write(socket, buffers, WithoutLimit{&moved}, std::move(handler));
     }
   }
-  /// Reads the bytes that have arrived, at least one.
+  /// Reads the bytes that have arrived, after waiting for at least one.
   template <class Handler>
   void read_some(std::span<std::byte> into, Handler handler) {
     const asio::mutable_buffer room(into.data(), into.size());

@@ -17,13 +17,13 @@ namespace {
 
 using asio::ip::tcp;
 
-/// Time for all addresses and the proofs together.
+/// Time limit of a dial, for all its addresses and the proofs together.
 constexpr auto dial_deadline = std::chrono::seconds(3);
 constexpr std::size_t dials_max = 64;
 
-/// Returns true if a path can be a peer's lane socket: it has a name that LaneHandshake gives, and
-/// lies in a folder that only our own user can enter. An invitation must not make us dial another
-/// program's socket.
+/// Returns true if a path can be a peer's lane socket: its name has the form that LaneHandshake
+/// uses, and it lies in a folder that only our own user can enter. An invitation must not make us
+/// dial another program's socket.
 bool is_lane_socket(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::string name = whole.filename().string();
@@ -65,7 +65,7 @@ bool LaneHandshake::Impl::is_current(const DialPtr& dial) const {
   return found != dials.end() && found->second == dial;
 }
 
-/// Ends a dial. Its owner gets the connection, or null without a proof.
+/// Ends a dial. Passes the connection to the dial's owner, or null if nothing was proved.
 void LaneHandshake::Impl::finish(const DialPtr& dial, bool proved) {
   if (!is_current(dial)) return;
   ConnectionPtr connection = std::move(dial->connection);
@@ -75,7 +75,7 @@ void LaneHandshake::Impl::finish(const DialPtr& dial, bool proved) {
   done(proved ? std::move(connection) : nullptr);
 }
 
-/// Gives up a dial without calling its owner.
+/// Abandons a dial without notifying its owner.
 void LaneHandshake::Impl::end_dial(std::uint64_t lane) {
   const auto found = dials.find(lane);
   if (found == dials.end()) return;
@@ -198,8 +198,8 @@ void LaneHandshake::Impl::prove_tls(const DialPtr& dial) {
       });
 }
 
-/// Makes a lane of a connection that a relay has made with the other peer. To both ends the relay
-/// is only the network between them: they trust no bytes until TLS has shown the token.
+/// Makes a lane out of a connection to the other peer through a relay. To both ends, the relay is
+/// only part of the network: they trust no bytes until TLS has proved the token.
 void LaneHandshake::Impl::secure(ConnectionPtr connection, const Proved& wanted, bool is_client,
                                  Dialled done) {
   const std::uint64_t lane = wanted.lane;

@@ -23,7 +23,7 @@ using asio::ip::tcp;
 using asio::local::stream_protocol;
 
 constexpr auto invitation_lasts = std::chrono::seconds(5);
-constexpr char tls_first_byte = 0x16;  ///< A TLS record of type handshake.
+constexpr char tls_first_byte = 0x16;  ///< The type of a TLS handshake record.
 
 /// Returns a number that is equal for processes on the same running kernel and in the same network
 /// namespace. Only such processes try a Unix socket.
@@ -79,7 +79,7 @@ void LaneHandshake::Impl::listen_tcp() {
   tcp::acceptor acceptor = open_tcp_port(
       io, options.listen_host, options.port, "--lane-port " + std::to_string(options.port),
       "give a port that is free, or leave it out for any free one");
-  begin_unpaced(acceptor.native_handle());  // Accepted sockets inherit it.
+  begin_unpaced(acceptor.native_handle());  // Accepted sockets inherit this setting.
   const std::string port = std::to_string(acceptor.local_endpoint().port());
   const auto with_port = [&](const std::string& name) {
     return (name.find(':') == std::string::npos ? name : "[" + name + "]") + ":" + port;
@@ -94,7 +94,7 @@ void LaneHandshake::Impl::listen_tcp() {
 
 void LaneHandshake::Impl::listen_unix() {
   std::filesystem::path folder = options.socket_folder;
-  // More than one peer can live in a process (in tests, they do).
+  // The name contains a random number, because several peers may share a process (as in tests).
   const std::string name =
       "lane-" + std::to_string(::getpid()) + "-" + std::to_string(randombytes_random());
   std::error_code error;
@@ -122,10 +122,11 @@ void LaneHandshake::Impl::listen_unix() {
       [this](const ConnectionPtr& connection) { welcome(*unix_listener, connection, true); });
 }
 
-/// A connection came in. Its first byte says whether it speaks TLS or plain.
+/// Handles a new connection. Its first byte shows whether it uses TLS or plain TCP.
 void LaneHandshake::Impl::welcome(LaneListener& listener, const ConnectionPtr& connection,
                                   bool at_home) {
-  // Usually the partner's first bytes are already here. Then it cannot lose its place by waiting.
+  // The partner's first bytes are usually here already. In that case the partner cannot lose its
+  // place while it waits.
   char first = 0;
   if (::recv(connection->socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
     begin(listener, connection, at_home, first);
@@ -176,7 +177,7 @@ void LaneHandshake::Impl::welcome_tls(LaneListener& listener, const ConnectionPt
       });
 }
 
-/// A connection has named an expected lane. It has not proved itself yet.
+/// Notes that a connection has named an expected lane. It has not proved itself yet.
 void LaneHandshake::Impl::named(const SSL* ssl) {
   if (!tcp_listener) return;
   const ConnectionPtr connection = tcp_listener->find(
@@ -222,7 +223,7 @@ void LaneHandshake::Impl::await_proof(const ConnectionPtr& connection,
       });
 }
 
-/// True if a lane over TCP goes without TLS.
+/// True if lane `lane` uses TCP without TLS.
 bool LaneHandshake::Impl::goes_plain(std::uint64_t lane) const {
   const auto found = expected.find(lane);
   return options.plain || (found != expected.end() && found->second.use == Use::relay);
@@ -235,8 +236,8 @@ bool LaneHandshake::Impl::is_expected(const Proved& wanted) const {
          found->second.use == wanted.use;
 }
 
-/// What an incoming connection has proved by a lane's token, over plain TCP or another transport;
-/// nullopt if it was expected over a different one.
+/// Returns what an incoming connection has proved with the token of `lane`. `is_plain` is true for
+/// plain TCP. Returns nullopt if the lane was expected over a different transport.
 std::optional<LaneHandshake::Proved> LaneHandshake::Impl::proved_by(std::uint64_t lane,
                                                                     bool is_plain) const {
   const auto found = expected.find(lane);

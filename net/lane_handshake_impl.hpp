@@ -27,7 +27,7 @@ struct LaneHandshake::Impl {
   using tcp = asio::ip::tcp;
   using stream_protocol = asio::local::stream_protocol;
 
-  /// A token that we gave or were given.
+  /// A token that we sent or received in an invitation.
   struct Expected {
     LaneToken token{};
     Clock::time_point until;
@@ -43,9 +43,9 @@ struct LaneHandshake::Impl {
     Dialled done;
     Clock::time_point until;
     stream_protocol::socket unix_socket;
-    tcp::resolver::results_type addresses;  ///< All addresses of the name.
+    tcp::resolver::results_type addresses;  ///< All addresses to which the name resolved.
     tcp::resolver::results_type::const_iterator next;
-    tcp::socket tcp_socket;  ///< Tries one of them.
+    tcp::socket tcp_socket;  ///< Socket of the current attempt.
     std::shared_ptr<tcp::resolver> resolver;
     ConnectionPtr connection;  ///< Set once a socket is connected.
   };
@@ -94,14 +94,15 @@ struct LaneHandshake::Impl {
   std::optional<LaneListener> unix_listener;
   std::string listening;
   std::string advertised;
-  std::optional<tcp::endpoint> source;  ///< Address to dial from, if one was given.
+  std::optional<tcp::endpoint> source;  ///< Address to dial from, if given.
   std::filesystem::path unix_path;
-  std::filesystem::path own_folder;  ///< Made because the given path was too long for a socket.
+  /// A folder of our own, made if the given path was too long for a socket.
+  std::filesystem::path own_folder;
   std::uint64_t host = 0;
   std::map<std::uint64_t, Expected> expected;
   std::map<std::uint64_t, DialPtr> dials;  ///< Keyed by lane.
   std::uint64_t dials_failed = 0;
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive = std::make_shared<int>(0);
 };
 

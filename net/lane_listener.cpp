@@ -16,17 +16,18 @@
 namespace gv {
 namespace {
 
-/// Connections accepted before other events get their turn.
+/// Most connections accepted in one turn, so that other events get their turn.
 constexpr int accepted_at_once = 16;
-/// After a full batch, accepting pauses for this many times the processor time that it took.
+/// After a full batch, accepting pauses for this many times the processor time that the batch took.
 constexpr int pause_factor = 9;
 constexpr Duration flood_pause_max = std::chrono::milliseconds(5);
-/// While no partner is expected, the time from one batch to the next.
+/// Time between two batches while no partner is expected.
 constexpr Duration unexpected_pause = std::chrono::milliseconds(100);
 /// Number of connections that the system queues for us while no partner is expected. The system
-/// drops the first packets of further ones, so attackers' own systems wait before they try again.
+/// drops the first packets of any others, so an attacker's own system waits before it tries again.
 constexpr int unexpected_queue = 64;
-/// Most likely we have no descriptors left. Accepting again at once would be a busy loop.
+/// Pause after a failed accept. Most likely, no descriptors are left, and accepting again at once
+/// would be a busy loop.
 constexpr Duration error_pause = std::chrono::milliseconds(100);
 
 /// The processor time that this thread has used.
@@ -43,8 +44,8 @@ void reset(LaneConnection& connection) {
   connection.close();
 }
 
-/// True if the other end has closed the connection without having sent anything. The system, which
-/// holds silent connections back, hands such a one over when it closes.
+/// True if the other end has closed the connection without having sent anything. The system holds
+/// silent connections back, but hands each one over when it is closed.
 bool has_ended_silently(const Descriptor& connection) {
   char byte = 0;
   return ::recv(connection.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;

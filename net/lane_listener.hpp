@@ -16,10 +16,10 @@
 namespace gv {
 
 /// One listening socket. Connections that have not proved themselves share a bounded number of
-/// places, see ProvingPlaces. While a partner is expected and more connections arrive than one turn
-/// accepts, accepting takes at most about a tenth of the loop's time. While no partner is expected,
-/// all connections come from strangers. The system then queues only a few of them, and few are
-/// accepted in a second. All calls on the loop's thread.
+/// places (see ProvingPlaces). While a partner is expected and more connections arrive than one
+/// turn accepts, accepting takes at most about a tenth of the loop's time. While no partner is
+/// expected, all connections come from strangers. The system then queues only a few of them, and
+/// few are accepted in a second. All calls must come from the loop's thread.
 class LaneListener {
  public:
   struct Options {
@@ -28,25 +28,25 @@ class LaneListener {
   };
   using Newcomer = std::function<void(const ConnectionPtr&)>;
 
-  /// `listening` must be bound, listening and non-blocking. Expects no partner at first.
+  /// `listening` must be bound, listening and non-blocking. No partner is expected at first.
   LaneListener(asio::io_context& io, Descriptor listening, Options options, Newcomer newcomer);
   /// Closes all connections that have not proved themselves.
   ~LaneListener();
   LaneListener(const LaneListener&) = delete;
   LaneListener& operator=(const LaneListener&) = delete;
 
-  /// Says whether a partner is expected. Call it before the partner can dial.
+  /// Sets whether a partner is expected. Call it before the partner can dial.
   void set_expecting(bool expecting);
 
-  /// Call when the connection names an existing invitation. It then keeps its place.
+  /// Call when the connection names an existing invitation. The connection then keeps its place.
   void keep(const LaneConnection& connection);
   /// Call when the connection has proved itself. From then on the caller owns it.
   void release(const ConnectionPtr& connection);
   /// Closes a connection that cannot prove itself.
   void send_away(const ConnectionPtr& connection);
-  /// True while the connection has neither proved itself nor been closed.
+  /// True if the connection has neither proved itself nor been closed.
   bool holds(const ConnectionPtr& connection) const;
-  /// Returns the connection here for which `is_it` is true, or null.
+  /// Returns a connection held here for which `is_it` is true, or null.
   ConnectionPtr find(const std::function<bool(LaneConnection&)>& is_it) const;
 
   /// Closes connections whose proof is overdue. Call periodically.
@@ -75,7 +75,7 @@ class LaneListener {
   std::map<ProvingPlaces::Id, ConnectionPtr> strangers_;
   asio::steady_timer pause_;
   std::uint64_t refused_ = 0;
-  /// Handlers hold a weak pointer to this, which tells them whether the listener still exists.
+  /// Handlers hold a weak pointer to this, which shows whether the listener still exists.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -1,4 +1,4 @@
-// Proofs over sockets, with descriptors beside them.
+// Sends and reads proofs over sockets, with descriptors beside them.
 #include "net/lane_proof.hpp"
 
 #include <sys/socket.h>
@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// Descriptors of a ring and of a shared buffer.
+/// A message carries at most the descriptors of a ring and of a shared buffer.
 constexpr std::size_t descriptors_max = 2;
 
 /// Room for descriptors beside the bytes of a message.

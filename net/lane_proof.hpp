@@ -14,8 +14,8 @@ namespace gv {
 
 inline constexpr char plain_first_byte = 'G';
 
-/// The side that dialled sends its proof first. On a Unix socket it comes with the descriptors of
-/// the sender's ring and, if it has one, of its shared buffer.
+/// What each side sends first, beginning with the side that dialled. On a Unix socket it comes with
+/// the descriptors of the sender's ring and, if there is one, of its shared buffer.
 struct LaneProof {
   char mark = plain_first_byte;
   std::uint8_t version = 1;
@@ -37,11 +37,11 @@ struct ArrivingProof {
 };
 
 /// Sends a proof as the first bytes of a connection. The socket's buffer is still empty, so the
-/// proof goes out at once; returns false if not.
+/// proof goes out at once. Returns false if sending fails.
 bool send_proof(LaneConnection& connection, const LaneToken& token, std::uint64_t lane,
                 bool dialled, const SharedBuffer* lent);
 
-/// Reads the bytes of a proof that have arrived. Returns false if they cannot become a proof.
+/// Reads the bytes of a proof that have arrived. Returns false if they cannot be part of a proof.
 bool take_proof(LaneConnection& connection, ArrivingProof& arriving);
 
 /// Maps the memory that came with a proof. Returns false if memory that the lane needs is missing.

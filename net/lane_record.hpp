@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// The content after a record's header.
+/// The kinds of records. The comments describe the content after the header.
 enum class RecordKind : std::uint16_t {
   block = 1,       ///< The block's bytes.
   message = 2,     ///< A control frame; the header's later fields are 0.
@@ -17,11 +17,11 @@ enum class RecordKind : std::uint16_t {
   ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
   lent_block = 5,  ///< The block's place in the sender's shared buffer, in 8 bytes.
   lent_done = 6,   ///< Nothing: `length` blocks of the other direction's shared buffer were read.
-  /// Nothing, and the last record: the sender closes after its last read of shared memory.
+  /// Nothing. This is the last record: the sender closes after its last read of shared memory.
   over = 7,
 };
 
-/// Precedes every record on a lane.
+/// Precedes the content of every record on a lane.
 struct RecordHeader {
   std::uint32_t length = 0;
   std::uint16_t version = 2;

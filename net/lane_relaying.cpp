@@ -7,24 +7,25 @@
 namespace gv {
 namespace {
 
-/// Failures that are further apart in time are unrelated.
+/// Failures to reach a peer count as unrelated if they are further apart than this.
 constexpr auto failures_apart = std::chrono::minutes(2);
-/// Pause between two requests; doubled each time that all relays were asked in vain.
+/// Pause between two requests. It doubles each time that all relays have been asked in vain.
 constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
-/// Pause between two offers that we follow: each makes us dial.
+/// Pause between two offers that we follow, because each one makes us dial.
 constexpr auto offer_pause = std::chrono::seconds(1);
-/// Offers of one relay that we follow at the same time. All lanes share the limit on dials under
-/// way.
+/// Most offers from one relay that we follow at the same time, because all lanes share the limit on
+/// dials under way.
 constexpr std::ptrdiff_t offers_at_once = 16;
-/// A relayed lane that was quiet for this long is replaced by a direct one.
+/// A relayed lane is replaced by a direct one once it has been quiet for this long.
 constexpr auto quiet = std::chrono::milliseconds(200);
 /// A relayed lane that is never quiet is replaced after this time, between two records.
 constexpr auto gives_way_within = std::chrono::seconds(10);
 
 }  // namespace
 
-/// Notes that a peer was not reached. Returns true if this has lasted long enough.
+/// Records that a peer was not reached. Returns true if it has been unreachable for so long that a
+/// relay should be asked.
 bool BulkLanes::Impl::is_out_of_reach(PeerId peer) {
   const auto now = Clock::now();
   const auto [found, is_first] = detours.try_emplace(peer);
@@ -34,7 +35,7 @@ bool BulkLanes::Impl::is_out_of_reach(PeerId peer) {
   return now - detour.first_failed >= options.relay_patience;
 }
 
-/// Asks the next peer that may relay. Returns false if there is none.
+/// Asks the next possible relay for a lane to `peer`. Returns false if there is none.
 bool BulkLanes::Impl::ask_relay(PeerId peer) {
   if (!callbacks.send_relay || !callbacks.relays) return false;
   const auto now = Clock::now();
@@ -48,7 +49,7 @@ bool BulkLanes::Impl::ask_relay(PeerId peer) {
                               {.kind = RelayStep::Kind::ask, .other = peer});
 }
 
-/// This relay cannot reach the peer either, or has no room: the next relay is asked.
+/// Asks the next relay, because the last one cannot reach the peer either or has no room.
 void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   const auto found = detours.find(peer);
   if (found == detours.end()) return;
@@ -59,7 +60,7 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
   ask_relay(peer);
 }
 
-/// True if an offer should not be followed. A hostile relay can make offers that nobody has asked
+/// True if an offer should not be followed. A hostile relay can make offers that no peer has asked
 /// for. Therefore a relay whose offers lead to no lane has to pause, only a few offers are followed
 /// at once, and a peer with a link needs no relay unless its direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
@@ -77,14 +78,15 @@ bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   return move == moves.end() || !move->second.refused || now - *move->second.refused > blocked_for;
 }
 
-/// Doubles the pause until another offer of this relay is followed.
+/// Counts a vain offer of a relay, and pauses before its next offer is followed. The pause doubles
+/// each time.
 void BulkLanes::Impl::offer_was_vain(PeerId relay) {
   VainOffers& vain = vain_offers[relay];
   vain.not_before = Clock::now() + offer_pause * (1 << std::min(vain.in_a_row, doublings_max));
   ++vain.in_a_row;
 }
 
-/// A relay offers to connect us with a peer if we dial the relay.
+/// Handles a relay's offer to connect us with another peer if we dial the relay.
 void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const PeerId other = step.other;
   if (other == relay || other == options.self || !callbacks.pair_token) return;
@@ -94,12 +96,13 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   auto found = lanes.find(other);
   const bool is_dialling =
       found != lanes.end() && found->second.state == Lane::State::dialling && found->second.relay;
-  // If the two ends have asked different relays, both ends get both offers, and take that of the
+  // If the two ends asked different relays, each end gets both offers, and takes the one from the
   // relay with the smaller id.
   const bool is_better = is_dialling && relay < *found->second.relay;
   if (now < detours[other].next_offer && !is_better) return;
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
-  // The relay of an open lane makes another lane only after the old one has ended.
+  // An offer from the relay of an open lane means that the old lane has ended there. Offers from
+  // other relays are ignored.
   if (is_open && found->second.relay != relay) return;
   const bool is_unsound =
       is_taken(step.stream) || is_taken(relay_lane(step.stream, options.self, other));
@@ -130,7 +133,7 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   callbacks.lost(other);
 }
 
-/// Dials the relay, to make this lane there.
+/// Dials the relay to open this lane through it.
 void BulkLanes::Impl::meet_at(PeerId relay, const RelayStep& step, const LaneToken& token,
                               Lane& lane) {
   const PeerId other = lane.peer;
@@ -171,7 +174,7 @@ void BulkLanes::receive_relay(PeerId from, const RelayStep& step) {
   }
 }
 
-/// True while no direct lane to the peer is tried, because a direct one could not be opened.
+/// True while no direct lane to the peer is tried, because an earlier one could not be opened.
 bool BulkLanes::Impl::is_blocked(PeerId peer) const {
   const auto found = moves.find(peer);
   return found != moves.end() && Clock::now() < found->second.not_before;
@@ -183,7 +186,7 @@ bool BulkLanes::Impl::can_give_way(const Lane& lane) const {
   return now - lane.progress > quiet || now - *lane.gives_way > gives_way_within;
 }
 
-/// Ends a relayed lane. Transfers under way go on over the next lane, as after a loss.
+/// Ends a relayed lane. Transfers under way continue over the next lane, as after a loss.
 void BulkLanes::Impl::move_lane(PeerId peer) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;

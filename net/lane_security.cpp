@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned char cipher_id[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
-/// The lane of a connection, as the 8 bytes of its pre-shared key's name.
+/// The number of a lane, as the 8 bytes of its pre-shared key's name.
 struct LaneName {
   std::uint64_t lane = 0;
 };
@@ -28,7 +28,8 @@ int lane_index() {
   return index;
 }
 
-/// Index at which a context keeps its LaneTls. Asio uses the slot called application data itself.
+/// Index at which an SSL context stores its LaneTls. Asio itself uses the slot called application
+/// data.
 int owner_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;

@@ -12,18 +12,19 @@
 namespace gv {
 namespace {
 
-/// Reads and writes of one lane in one turn, so that other lanes get theirs.
+/// The most reads and writes of one lane in one turn of the loop, so that other lanes get their
+/// turn.
 constexpr int reads_at_once = 8;
 constexpr int writes_at_once = 4;
 
-/// Number of slots that a reader reads before it reports them: half the ring, so that the writer
-/// fills one half while the reader is in the other.
+/// Number of slots that a reader reads before it reports them. This is half the ring, so that the
+/// writer can fill one half while the reader reads the other.
 constexpr std::size_t slots_told_at_once = ring_slots / 2;
-/// Blocks read in a shared buffer are reported together with other records, or alone after this
-/// many blocks or bytes, or at the next housekeeping.
+/// Reports about blocks read in a shared buffer wait for other records. They are sent alone after
+/// this many blocks or bytes, or at the next housekeeping.
 constexpr std::size_t lent_told_at_once = 16;
 constexpr std::size_t lent_bytes_told_at_once = 1 << 20;
-/// Bound on unreported blocks of a shared buffer: 16 GiB in blocks of full length.
+/// Most blocks of a shared buffer that may be unreported: 16 GiB in blocks of full length.
 constexpr std::size_t holds_max = 1 << 16;
 
 TransferId named(const RecordHeader& header) {
@@ -36,8 +37,8 @@ TransferId named(const RecordHeader& header) {
 
 }  // namespace
 
-/// Counts blocks of the partner's shared buffer that are no longer held. The partner must learn
-/// this in the order of the blocks.
+/// Counts the blocks of the partner's shared buffer that we no longer hold. Stops at the first
+/// block that is still held, because the partner must learn of them in order.
 void BulkLanes::Impl::count_read(Lane& lane) {
   std::deque<LaneConnection::Loan>& holds = lane.connection->holds;
   while (!holds.empty() && holds.front().held.expired()) {
@@ -47,8 +48,8 @@ void BulkLanes::Impl::count_read(Lane& lane) {
   }
 }
 
-/// Prepares the next write over the socket: a message or some blocks. The bytes live as long as the
-/// connection.
+/// Prepares the next write over the socket: a message or some blocks. The connection keeps the
+/// bytes until they are written.
 void BulkLanes::Impl::fill_socket(Lane& lane) {
   LaneConnection& connection = *lane.connection;
   const auto add = [&](const RecordHeader& header, std::span<const std::byte> bytes) {
@@ -83,7 +84,7 @@ void BulkLanes::Impl::fill_socket(Lane& lane) {
     transfer.offset += bytes.size();
     const bool can_wait = transfer.can_wait;
     if (bytes.size() == left.size()) lane.queue.pop_front();
-    if (can_wait) return;  // What is written cannot be overtaken any more.
+    if (can_wait) return;  // No later message can overtake bytes that are already written.
   }
 }
 
@@ -117,8 +118,8 @@ void BulkLanes::Impl::share_blocks(Lane& lane) {
   }
 }
 
-/// Prepares the next write. With `tell`, it includes records that could wait for others. Returns
-/// false if there is nothing to write.
+/// Prepares the next write. With `tell`, includes reports that could wait for other records.
+/// Returns false if there is nothing to write.
 bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   std::deque<Transfer>& queue = lane.queue;
   while (!queue.empty() && queue.front().offset >= queue.front().payload.bytes.size()) {
@@ -149,7 +150,7 @@ bool BulkLanes::Impl::prepare_write(Lane& lane, bool tell) {
   return !connection.out_buffers.empty();
 }
 
-/// Writes everything that is ready; with `tell` also records that could wait for others.
+/// Writes everything that is ready; with `tell`, also reports that could wait for other records.
 void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   const auto found = lanes.find(peer);
   if (found == lanes.end()) return;
@@ -186,7 +187,7 @@ void BulkLanes::Impl::write_next(PeerId peer, bool tell) {
   }
 }
 
-/// Waits for input, handles it, and repeats.
+/// Waits for input, handles it, and starts over.
 void BulkLanes::Impl::read_on(PeerId peer) {
   const ConnectionPtr& connection = lanes.at(peer).connection;
   connection->reading = true;
@@ -209,7 +210,7 @@ void BulkLanes::Impl::read_on(PeerId peer) {
   }
 }
 
-/// Reads straight into the final memory. A socket's errors show when it is read.
+/// Reads bytes straight into their final memory. Errors of the socket appear at the next read.
 void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& connection) {
   if (current(peer, connection) == nullptr) {
     connection->reading = false;
@@ -233,7 +234,7 @@ void BulkLanes::Impl::read_what_is_there(PeerId peer, const ConnectionPtr& conne
   read_on(peer);
 }
 
-/// Handles received bytes, or the end. Returns false if the lane is gone afterwards.
+/// Handles received bytes, or the end of the stream. Returns false if the lane is gone afterwards.
 bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::error_code error,
                            std::size_t read) {
   counters.bytes_received += read;
@@ -244,10 +245,10 @@ bool BulkLanes::Impl::take(PeerId peer, const ConnectionPtr& connection, asio::e
     retired.read_ended(connection);
     return false;
   }
-  // A partner that closes before it has read our last record resets the connection.
+  // A partner that closes the lane before it has read our last record resets the connection.
   const bool ended = error == asio::error::eof || error == asio::error::connection_reset;
   if (ended && !lane->is_busy()) {
-    // The partner had no more use for the lane, or died; the data that we wait for will not come.
+    // The partner had no more use for the lane, or died. Data that we still wait for will not come.
     retired.add(connection);
     lanes.erase(peer);
     callbacks.fact(LaneClosed{.peer = peer});
@@ -347,8 +348,8 @@ bool BulkLanes::Impl::arrived(PeerId peer, const ConnectionPtr& connection, cons
   return current(peer, connection) != nullptr;
 }
 
-/// Passes on a message. Lanes have the limit of links, or they would be a way around it. Returns
-/// false if the lane is gone afterwards.
+/// Passes on a message. Lanes have the same message limit as links, because peers could otherwise
+/// bypass that limit. Returns false if the lane is gone afterwards.
 bool BulkLanes::Impl::take_message(PeerId peer, const ConnectionPtr& connection,
                                    std::span<const std::byte> bytes) {
   const auto budget = budgets.try_emplace(peer, options.messages).first;

@@ -1,4 +1,4 @@
-// Reads the system's own count of each connection's bytes.
+// Reads the system's count of the bytes received on each connection.
 #include "net/link_connections.hpp"
 
 #include <linux/tcp.h>
@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// Returns the number that the system gives to the socket with that descriptor and to no other; 0
-/// if there is none.
+/// Returns the number that the system gives to the socket of this descriptor and to no other
+/// socket; 0 if there is none.
 std::uint64_t identity_of(int descriptor) {
   std::uint64_t identity = 0;
   ::socklen_t length = sizeof identity;
@@ -21,7 +21,8 @@ std::uint64_t identity_of(int descriptor) {
   return failed == 0 ? identity : 0;
 }
 
-/// Returns the bytes that a TCP connection has received; nullopt if it is not one.
+/// Returns the bytes that a TCP connection has received; nullopt if the descriptor has no such
+/// connection.
 std::optional<std::uint64_t> received_on(int descriptor) {
   ::tcp_info info{};
   ::socklen_t length = sizeof info;
@@ -33,7 +34,7 @@ int descriptor_of(const zmq::message_t& message) {
   return ::zmq_msg_get(message.handle(), ZMQ_SRCFD);
 }
 
-/// Returns the port of this machine that a TCP connection uses; nullopt if it is not one.
+/// Returns our own port of a TCP connection; nullopt if the descriptor has no such connection.
 std::optional<std::uint16_t> port_of(int descriptor) {
   ::sockaddr_storage address{};
   ::socklen_t length = sizeof address;
@@ -59,7 +60,7 @@ std::string source_of_descriptor(int descriptor) {
 
 }  // namespace
 
-/// False if the connection has ended, even if another one has its descriptor.
+/// False if the connection has ended, even if another one now has its descriptor.
 bool LinkConnections::is_open(int descriptor) const {
   const auto found = connections_.find(descriptor);
   const std::uint64_t identity = identity_of(descriptor);
@@ -75,7 +76,7 @@ void LinkConnections::opened(int descriptor, Time now) {
   if (port_of(descriptor) != port_) return;
   const std::uint64_t identity = identity_of(descriptor);
   const auto known = connections_.find(descriptor);
-  // The first message may be seen before the report that the connection was accepted.
+  // The first message may have been seen before this report that the connection was accepted.
   if (known != connections_.end() && known->second.identity == identity && known->second.peer) {
     return;
   }
@@ -100,7 +101,7 @@ void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
   limit(peer);
 }
 
-/// Keeps the number of a peer's connections within its bound.
+/// Keeps the number of a peer's connections within its limit.
 void LinkConnections::limit(PeerId peer) {
   std::size_t count = 0;
   const Connections::value_type* longest_ago = nullptr;
@@ -118,7 +119,7 @@ void LinkConnections::limit(PeerId peer) {
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
   const int descriptor = descriptor_of(message);
-  // The message may be seen before the report that its connection was accepted.
+  // The message may have been seen before the report that its connection was accepted.
   if (is_open(descriptor) || port_of(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
 }
 

@@ -17,48 +17,51 @@ namespace gv {
 
 /// ZeroMQ delivers a message when its last part has arrived. Until then it keeps all parts, without
 /// any bound, and reports none. So we read the system's count of each connection's bytes, which
-/// shows how many came since the last message. ZeroMQ also accepts any number of connections. So
-/// those without a first message share a bounded number of places, and each key has a limit.
+/// shows how many bytes came since the last message. ZeroMQ also accepts any number of connections.
+/// So connections without a first message share a bounded number of places, and the number of
+/// connections for each key is limited.
 class LinkConnections {
  public:
   struct Options {
-    /// Limit for one connection since its last message. ZeroMQ queues at most 16 MiB of whole
-    /// messages, and the system some MiB more.
+    /// The most bytes that one connection may receive without completing a message. ZeroMQ queues
+    /// at most 16 MiB of whole messages, and the system some MiB more.
     std::uint64_t bytes_max = std::uint64_t{32} << 20;
     std::uint64_t bytes_max_in_all = std::uint64_t{128} << 20;
-    std::size_t per_peer_max = 8;  ///< Beyond it, the connection with the oldest last message is
-                                   ///< ended.
+    /// The most connections of one peer. Above this, the least recently heard one is ended.
+    std::size_t per_peer_max = 8;
     Duration silence_max = std::chrono::seconds(10);  ///< Time for the first message.
     ProvingPlaces::Options places;                    ///< For connections without a first message.
   };
 
   explicit LinkConnections(Options options) : options_(options), places_(options.places) {}
 
-  /// Connections are accepted at this port. Call before opened().
+  /// Sets the port at which connections are accepted. Call before opened().
   void listens_at(std::uint16_t port) { port_ = port; }
-  /// A connection was accepted; `descriptor` is ZeroMQ's. The call may come late: no effect if the
-  /// connection has ended.
+  /// Call when a connection was accepted; `descriptor` belongs to ZeroMQ. A late call has no effect
+  /// if the connection has ended.
   void opened(int descriptor, Time now);
-  /// A whole message of `peer` has arrived.
+  /// Call when a whole message of `peer` has arrived.
   void heard(const zmq::message_t& message, PeerId peer);
   /// Ends the connection on which a message came.
   void hang_up(const zmq::message_t& message);
 
   /// Call periodically. Ends connections whose first message is overdue, and those with too many
-  /// bytes since their last message. Forgets closed ones. Returns the peers of the connections with
-  /// too many bytes; nullopt for those without a message.
+  /// bytes since their last message. Forgets closed ones. Returns the peer of each connection with
+  /// too many bytes, or nullopt for one that never sent a message.
   std::vector<std::optional<PeerId>> tick(Time now);
 
   std::size_t size() const { return connections_.size(); }
 
  private:
   struct Connection {
-    std::uint64_t identity = 0;  ///< Another connection may get the descriptor, but not this.
+    std::uint64_t identity = 0;  ///< Distinguishes connections that reuse a descriptor.
     std::optional<PeerId> peer;
-    std::uint64_t received_before = 0;  ///< All bytes up to the last message or soon after.
-    std::uint64_t unfinished = 0;       ///< Bytes since that message.
-    std::uint64_t heard_at = 0;         ///< Number of its last message among all messages; 0: none.
-    bool was_heard = false;             ///< True if a message came since the last tick.
+    /// Bytes received up to the last message, or shortly after it.
+    std::uint64_t received_before = 0;
+    std::uint64_t unfinished = 0;  ///< Bytes received since the last message.
+    /// Position of this connection's last message among all messages; 0 if there was none.
+    std::uint64_t heard_at = 0;
+    bool was_heard = false;  ///< True if a message came since the last tick.
   };
   using Connections = std::map<int, Connection>;
 

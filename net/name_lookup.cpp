@@ -1,4 +1,4 @@
-// Asks the system's resolver by Asio, which waits for it on a thread.
+// Asks the system's resolver through Asio, which waits for the answer on a thread.
 #include "net/name_lookup.hpp"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ std::optional<std::string> NameLookup::numeric(const std::string& address) {
   return std::nullopt;
 }
 
-/// Looks up the first name that waits. A name without an address is forgotten, so that the next
-/// question begins another lookup.
+/// Looks up the first waiting name. A name without an address is forgotten, so that the next
+/// request for it begins another lookup.
 void NameLookup::look_up_next() {
   if (waiting_.empty()) return;
   // A resolver starts a thread, which the system may refuse.

@@ -1,4 +1,4 @@
-// Turns host names into numeric addresses beside the loop, one at a time.
+// Resolves host names to numeric addresses outside the loop, one at a time.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -13,20 +13,21 @@
 
 namespace gv {
 
-/// ZeroMQ looks names up on its only I/O thread, where all links wait for a name server that does
-/// not answer. So it gets numeric addresses from here. A slow name delays only other names, which
-/// include those of lanes. All calls on the thread of `io`.
+/// ZeroMQ looks names up on its only I/O thread, so one name server that does not answer would hold
+/// up all links. Therefore ZeroMQ gets numeric addresses from here. A slow name delays only other
+/// names, including those of lanes. All calls must come from the thread of `io`.
 class NameLookup {
  public:
-  static constexpr std::size_t waiting_max = 64;  ///< Names that wait; others have to ask again.
+  /// Most names that wait. The caller must ask again for further names.
+  static constexpr std::size_t waiting_max = 64;
   static constexpr std::size_t known_max = 256;
   static constexpr auto known_for = std::chrono::minutes(1);
 
   explicit NameLookup(asio::io_context& io) : io_(io) {}
 
-  /// Returns the "host:port" to dial: `address` itself if its host is numeric or no host at all,
-  /// and the first IPv4 address of a name. Returns nullopt while a name is not known; the caller
-  /// asks again later.
+  /// Returns the "host:port" to dial. This is `address` itself if its host is numeric or invalid; a
+  /// name is replaced by its first IPv4 address. Returns nullopt while a name is unknown; the
+  /// caller should ask again later.
   std::optional<std::string> numeric(const std::string& address);
 
  private:
@@ -42,7 +43,7 @@ class NameLookup {
   std::map<std::string, Known> known_;
   std::deque<std::string> waiting_;  ///< The first one is being looked up while `resolver_` is set.
   std::shared_ptr<asio::ip::tcp::resolver> resolver_;
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

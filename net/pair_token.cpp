@@ -1,4 +1,4 @@
-// The token of a pair, on libsodium.
+// The token of a pair of peers, with libsodium.
 #include "net/pair_token.hpp"
 
 #include <sodium.h>

@@ -1,4 +1,4 @@
-// The choice of the connection that gives way.
+// Chooses the connection that loses its place.
 #include "net/proving_places.hpp"
 
 #include <sodium.h>
@@ -23,7 +23,8 @@ std::optional<ProvingPlaces::Id> ProvingPlaces::enter(Time now, Id id, const std
   if (strangers_.size() <= options_.places) return std::nullopt;
   std::size_t most = 0;
   for (const auto& [each, held] : sources_) most = std::max(most, held);
-  // Connections of this moment have not been read yet. They are closed only if no other can be.
+  // Connections that came at this moment have not been read yet. One of them is closed only if
+  // there is no other candidate.
   std::vector<Id> candidates;
   std::vector<Id> newest;
   std::optional<std::pair<Time, Id>> oldest;

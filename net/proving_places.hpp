@@ -25,7 +25,7 @@ class ProvingPlaces {
   struct Options {
     std::size_t places = 128;
     std::size_t kept_max = 64;  ///< Limit for keep(); kept connections take no place.
-    /// Time within which a partner names its invitation.
+    /// Time that a partner has to name its invitation.
     Duration grace = std::chrono::milliseconds(500);
     std::uint64_t seed = 1;
   };
@@ -34,13 +34,14 @@ class ProvingPlaces {
   ProvingPlaces(const ProvingPlaces&) = delete;
   ProvingPlaces& operator=(const ProvingPlaces&) = delete;
 
-  /// Gives a new connection a place. Returns the connection that loses its place: never the new
-  /// one, and one that came at the same moment only if there is no other. So a partner's first
-  /// bytes are read before a later connection can take its place.
+  /// Gives a new connection a place. Returns the connection that loses its place, if any. This is
+  /// never the new one. Connections that came at the same moment are spared if there are other
+  /// candidates, so that a partner's first bytes are read before a later connection can take its
+  /// place.
   std::optional<Id> enter(Time now, Id id, const std::string& source);
 
-  /// Call when the connection names an existing invitation: it then keeps its place, and does not
-  /// count against the limit. No effect if too many are kept already.
+  /// Call when the connection names an existing invitation. It can then no longer lose its place,
+  /// and does not count against the limit. No effect if too many are kept already.
   void keep(Id id);
 
   /// Call when the connection has proved itself or is gone. No effect if it is not here.
@@ -52,7 +53,7 @@ class ProvingPlaces {
   std::size_t size() const { return strangers_.size() + kept_.size(); }
 
  private:
-  using Sources = std::map<std::string, std::size_t>;  ///< The number of strangers of each source.
+  using Sources = std::map<std::string, std::size_t>;  ///< Number of strangers from each source.
   struct Stranger {
     Time since{};
     Sources::iterator source;
@@ -64,10 +65,11 @@ class ProvingPlaces {
   Rng rng_;
   Sources sources_;
   std::map<Id, Stranger> strangers_;
-  std::map<Id, Time> kept_;  ///< The time at which each came.
+  std::map<Id, Time> kept_;  ///< Kept connections, with the time at which each one came.
 };
 
-/// Options for a listener: at most an eighth of the descriptors that the process may open.
+/// Returns the options for a listener. The places use at most an eighth of the descriptors that the
+/// process may open, but there are at least four.
 ProvingPlaces::Options usual_places();
 
 }  // namespace gv

@@ -12,7 +12,7 @@ class RateLimit {
  public:
   struct Options {
     double per_second = 1;
-    double burst = 1;  ///< Size of the bucket.
+    double burst = 1;  ///< Size of the bucket, in tokens.
   };
 
   explicit RateLimit(Options options) : options_(options), tokens_(options.burst) {}
@@ -26,7 +26,7 @@ class RateLimit {
     return true;
   }
 
-  /// True if the bucket is full, so that forgetting it changes nothing.
+  /// True if the bucket is full. A full bucket can be forgotten without any effect.
   bool is_full(Time now) const { return tokens_at(now) >= options_.burst; }
 
  private:

@@ -11,12 +11,13 @@
 namespace gv {
 namespace {
 
-/// Bytes to read while no header is known: a few small records, or the beginning of a long one,
-/// which is then copied to its final memory. The copy takes no longer than another read.
+/// Bytes to read while no header is known. They may contain a few small records, or the beginning
+/// of a long one, which is then copied to its final memory. The copy takes no longer than another
+/// read.
 constexpr std::size_t look_ahead = 8 * 1024;
 constexpr std::size_t buffer_bytes = sizeof(RecordHeader) + block_bytes_max + look_ahead;
 
-/// Bytes of a record's content.
+/// Returns the length of the content after this header, in bytes.
 std::size_t bytes_after(const RecordHeader& header) {
   switch (header.kind) {
     case RecordKind::block:
@@ -56,7 +57,7 @@ void RecordReader::tidy() {
   begin_ = 0;
 }
 
-/// Moves a block that is only partly in the buffer to its final place, if it has one.
+/// Moves a block that is only partly in the buffer to its final place, if there is one.
 void RecordReader::begin_placed(const Place& place) {
   const std::optional<RecordHeader> known = header();
   if (!known || known->kind != RecordKind::block) return;

@@ -1,4 +1,4 @@
-// Streams between two sockets, each way with one buffer.
+// Streams between two sockets, with one buffer in each direction.
 #include "net/relay_service.hpp"
 
 #include <sodium.h>
@@ -17,7 +17,7 @@ constexpr std::size_t relayed_at_once = std::size_t{64} * 1024;
 
 }  // namespace
 
-/// Two ends, in the order of their ids.
+/// A stream between two ends, which are in the order of their ids.
 struct RelayService::Stream {
   struct End {
     explicit End(asio::io_context& io) : timer(io) {}
@@ -69,7 +69,7 @@ void RelayService::asked(PeerId from, PeerId other) {
   const Pair pair = std::minmax(from, other);
   if (const auto before = streams_.find(pair); before != streams_.end()) {
     const StreamPtr stream = before->second;
-    // Both ends may ask at once; both then dial for the lane that the first has asked for.
+    // Both ends may ask at once. Both then dial for the stream that was requested first.
     if (!stream->is_open() && stream->asker != from) return;
     end(stream);
   }
@@ -94,7 +94,7 @@ void RelayService::asked(PeerId from, PeerId other) {
   stream->asker = from;
   const bool has_room = !doors_.advertised().empty() && streams_.size() < options_.streams_max &&
                         by_asker < static_cast<std::ptrdiff_t>(options_.streams_of_peer_max);
-  // The other peer is told first: without it there is nothing to relay.
+  // The offer goes to the other peer first, because without that peer there is nothing to relay.
   const std::size_t at = pair.first == from ? 0 : 1;
   if (!has_room || !offer(1 - at, other, from)) {
     for (const Stream::End& each : stream->ends) doors_.expect_no_more(each.lane);
@@ -132,7 +132,7 @@ bool RelayService::accepted(const LaneHandshake::Proved& proved, const Connectio
   return false;
 }
 
-/// Reads the bytes of one end, to pass them to the other.
+/// Reads the bytes of one end and passes them to the other.
 void RelayService::pump(const StreamPtr& stream, std::size_t from) {
   Stream::End& end_of = stream->ends[from];
   end_of.connection->socket.async_read_some(
@@ -159,7 +159,7 @@ void RelayService::pass_on(const StreamPtr& stream, std::size_t from, std::size_
         }
         bytes_ += written;
         stream->moved = Clock::now();
-        // While the write waits, nothing is read, and so TCP slows the sender down.
+        // Nothing is read during this pause, so TCP slows the sender down.
         const Duration pause = std::max(stream->budget.charge(steady_time(), written),
                                         budget_.charge(steady_time(), written));
         if (pause == Duration{}) {

@@ -20,56 +20,56 @@
 
 namespace gv {
 
-/// A bound on bytes per second, with one second's worth at once.
+/// A limit on bytes per second. One second's worth may be sent at once.
 class ByteBudget {
  public:
   explicit ByteBudget(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
-  /// Counts sent bytes, and returns how long to wait before the next.
+  /// Counts sent bytes, and returns how long to wait before sending more.
   Duration charge(Time now, std::size_t bytes);
 
  private:
   double bytes_per_second_;
-  Time paid_until_{};  ///< The time at which the bytes sent so far are within the budget.
+  Time paid_until_{};  ///< The time from which the bytes sent so far are within the budget.
 };
 
-/// The number by which one end of a relayed stream proves itself to the relay.
+/// The lane number by which one end of a relayed stream proves itself to the relay.
 constexpr std::uint64_t relay_lane(std::uint64_t stream, PeerId self, PeerId other) {
   return stream ^ (self < other ? 1U : 2U);
 }
 
-/// Makes streams at the request of one of their ends. Both ends are told to dial this peer, and
-/// prove that they were told. Their bytes are copied without being inspected. All calls on the
-/// thread of `io`.
+/// Makes streams between two peers at the request of one of them. Offers tell both ends to dial
+/// this peer, and each end must prove that it got one. The bytes are copied without being
+/// inspected. All calls must come from the thread of `io`.
 class RelayService {
  public:
   struct Options {
     std::size_t streams_max = 64;
-    std::size_t streams_of_peer_max = 8;  ///< Streams that one peer has asked for.
+    std::size_t streams_of_peer_max = 8;  ///< Most streams that exist at the request of one peer.
     /// Limit on a peer's requests. Each request causes a message to another peer.
     RateLimit::Options asks{.per_second = 4, .burst = 32};
     double pair_bytes_per_second = 8 << 20;
-    double bytes_per_second = 32 << 20;           ///< Bytes a second of all pairs together.
-    Duration patience = std::chrono::seconds(5);  ///< Time within which both ends must have
-                                                  ///< dialled.
+    double bytes_per_second = 32 << 20;           ///< Bytes per second for all pairs together.
+    Duration patience = std::chrono::seconds(5);  ///< Time in which both ends must have dialled.
     Duration idle_close = std::chrono::seconds(90);
   };
   using Send = std::function<bool(PeerId, const RelayStep&)>;
 
-  /// `doors` must outlive this object. It relays for no peer if they do not listen.
+  /// `doors` must outlive this object. If it does not listen, nothing is relayed.
   RelayService(asio::io_context& io, Options options, LaneHandshake& doors, Send send);
   ~RelayService();
 
-  /// A peer asks for a stream to another one. An earlier stream of the two ends.
+  /// Call when the peer `from` asks for a stream to `other`. Ends an earlier stream between the
+  /// two, unless that stream still waits for its ends and was requested by `other`.
   void asked(PeerId from, PeerId other);
 
-  /// An end refuses the stream.
+  /// Call when the peer `from` refuses its stream to `other`.
   void refused(PeerId from, PeerId other);
 
   /// Returns true if the proved connection is an end of a stream, which then owns it.
   bool accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection);
 
-  /// Ends the streams of a peer that may no longer take part.
+  /// Ends all streams of `peer`, which may no longer take part.
   void forget(PeerId peer);
   /// Ends idle streams. Call periodically.
   void tidy_up();
@@ -82,7 +82,7 @@ class RelayService {
 
  private:
   using Clock = LaneConnection::Clock;
-  using Pair = std::pair<PeerId, PeerId>;  ///< The smaller id first.
+  using Pair = std::pair<PeerId, PeerId>;  ///< Two peers, the smaller id first.
   struct Stream;
   using StreamPtr = std::shared_ptr<Stream>;
 
@@ -98,7 +98,7 @@ class RelayService {
   std::map<PeerId, RateLimit> asks_;
   ByteBudget budget_;
   std::uint64_t bytes_ = 0;
-  /// Handlers hold this weakly: when it is gone, so is everything that they would touch.
+  /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

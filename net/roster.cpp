@@ -1,4 +1,4 @@
-// The rules for what may be said of a peer: its name, key, address and incarnation.
+// The rules for what peers may say about a peer: its name, key, address and incarnation.
 #include "net/roster.hpp"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace gv {
 namespace {
 
-/// A peer raises its incarnation by one for each false rumour, so a correct one never comes near
-/// this limit. Above the limit there is room for further counting.
+/// A peer raises its incarnation by one for each false rumour, so a correct peer never comes near
+/// this limit. Incarnations can still be raised beyond the limit without overflow.
 constexpr std::uint64_t incarnation_max = std::uint64_t{1} << 48;
 
 bool is_address_or_empty(std::string_view address) {

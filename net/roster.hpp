@@ -1,4 +1,4 @@
-// The peers on the allow-list; checks what peers say about peers.
+// The peers on the allow-list, and the checks of what peers say about them.
 #pragma once
 
 #include <map>
@@ -24,12 +24,12 @@ class Roster {
   /// Returns what is wrong with a hello; empty if it is valid.
   static std::string problem(const Hello& hello);
 
-  /// Returns what is wrong with the peers that a message describes; empty if they are valid. Gives
-  /// each listed peer in the message the name on our list, because others may use other names.
-  /// Leaves descriptions of unlisted peers unchanged, as no part reads them.
+  /// Returns what is wrong with the peers that a message describes; empty if they are valid. Other
+  /// peers may use other names, so each listed peer in the message gets its name on our list.
+  /// Leaves descriptions of unlisted peers unchanged, because no part reads them.
   std::string admit(Message& message) const;
 
-  /// True if this is another peer on the list.
+  /// True if `peer` is another peer on the list.
   bool is_other(PeerId peer) const { return peer != self_ && peers_.contains(peer); }
 
  private:

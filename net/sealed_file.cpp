@@ -1,4 +1,4 @@
-// memfd, seals and mmap.
+// Makes, checks and maps sealed files, with memfd and mmap.
 #include "net/sealed_file.hpp"
 
 #include <fcntl.h>

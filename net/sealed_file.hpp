@@ -1,4 +1,4 @@
-// Anonymous files whose length cannot change any more.
+// Anonymous files of a fixed length.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace gv {
 
-/// Returns a sealed anonymous file of that length; an empty descriptor if the system refuses.
+/// Returns a sealed anonymous file of `bytes` bytes; an empty descriptor if the system refuses.
 Descriptor make_sealed_file(const char* name, std::size_t bytes);
 
-/// True if it is such a file of that length, so that reading a mapping of it cannot fault.
+/// True if this is a sealed file of `bytes` bytes, so that reading a mapping of it cannot fault.
 bool is_sealed_file(const Descriptor& file, std::size_t bytes);
 
-/// Maps the whole file; null if that fails.
+/// Maps the whole file; returns null on failure.
 std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t bytes, bool writable);
 
 }  // namespace gv

@@ -13,11 +13,13 @@
 namespace gv {
 namespace {
 
-/// Size in addresses, not memory: pages exist once they are written to.
+/// Length of the buffer. This is address space, not memory, because a page exists only once it is
+/// written to.
 constexpr std::size_t lent_bytes = std::size_t{1} << 36;
 constexpr std::size_t page = 4096;
-/// The memory that freed blocks may keep. Getting a page and filling it with zeros takes longer
-/// than sending it. With pages kept, sums of 1 MiB by exchanges of whole vectors are twice as fast.
+/// The most memory that freed blocks may keep. Getting a page from the system, which fills it with
+/// zeros, takes longer than sending the page. Keeping pages makes sums of 1 MiB, computed by
+/// exchanging whole vectors, twice as fast.
 constexpr std::size_t warm_bytes_max = std::size_t{16} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {

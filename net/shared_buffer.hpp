@@ -1,4 +1,4 @@
-// Memory of a peer that others on its host may read in place.
+// Memory of a peer that other peers on its host may read in place.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,15 @@ namespace gv {
 
 /// Allocates memory for vectors that are sent to other peers. Within one host, a lane then sends
 /// the place of a block instead of a copy. Freed memory goes back to the system, except for the
-/// newest blocks: repeatedly allocated ones keep their pages. When the buffer is full, it allocates
+/// blocks freed last, whose pages serve the next allocations. When the buffer is full, it allocates
 /// ordinary memory, whose blocks are copied. Thread-safe.
 class SharedBuffer : public std::pmr::memory_resource {
  public:
   /// Returns null if the system refuses.
   static std::shared_ptr<SharedBuffer> make();
 
-  /// For the reader to map. The memory can be neither shrunk nor grown, so reading it cannot fault.
+  /// The descriptor that the reader maps. Its memory can be neither shrunk nor grown, so reading
+  /// the mapping cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
   /// Returns the place of the bytes in the buffer; nullopt if they are not in it.
@@ -40,10 +41,11 @@ class SharedBuffer : public std::pmr::memory_resource {
 
   SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
-  // For these functions the caller holds the mutex. Takes `length` free bytes and returns their
-  // place; nullopt if the buffer is full.
+  // The caller of this function and the next ones must hold the mutex. Takes `length` free bytes
+  // and returns their place; nullopt if the buffer is full.
   std::optional<std::size_t> take(std::size_t length);
-  /// Returns pages of the oldest freed ranges to the system until at most `most` bytes keep theirs.
+  /// Returns the pages of the oldest freed ranges to the system until at most `most` bytes still
+  /// have pages.
   void keep_warm(std::size_t most);
   void release(Range range);
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;
@@ -55,8 +57,9 @@ class SharedBuffer : public std::pmr::memory_resource {
   Descriptor descriptor_;
   std::shared_ptr<std::byte> memory_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;  ///< Free ranges: length by place; no two are adjacent.
-  std::deque<Range> warm_;                   ///< Freed ranges that still have pages, oldest first.
+  /// Maps the place of each free range to its length. No two ranges touch.
+  std::map<std::size_t, std::size_t> free_;
+  std::deque<Range> warm_;  ///< Freed ranges that still have pages, oldest first.
   std::size_t warm_bytes_ = 0;
 };
 

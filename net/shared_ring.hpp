@@ -12,19 +12,20 @@
 
 namespace gv {
 
-/// Number of blocks in one direction of a lane before the reader must release a slot. With two,
-/// both ends can work at the same time; more were not faster in any measurement.
+/// Number of slots in the ring of one direction. With two, both ends can work at the same time;
+/// more slots were not faster in any measurement.
 inline constexpr std::size_t ring_slots = 2;
 inline constexpr std::size_t ring_bytes = ring_slots * block_bytes_max;
 
-/// The writing end. Slots are used in turn, and the lane's socket says which ones hold a block, so
-/// neither end has to trust the memory, and neither ever spins.
+/// The writing end. Slots are used in order, and records on the lane's socket say which slots hold
+/// a block. So neither end has to trust the memory, and neither ever spins.
 class RingWriter {
  public:
   /// Makes the memory; nullopt if the system refuses.
   static std::optional<RingWriter> make();
 
-  /// For the reader to map. The memory can be neither shrunk nor grown, so reading it cannot fault.
+  /// The descriptor that the reader maps. Its memory can be neither shrunk nor grown, so reading
+  /// the mapping cannot fault.
   int descriptor() const { return descriptor_.get(); }
 
   std::size_t free_slots() const { return ring_slots - used_; }
@@ -51,7 +52,8 @@ class RingReader {
   /// Maps a partner's ring; nullopt if it is not sealed memory of the right size.
   static std::optional<RingReader> map(const Descriptor& descriptor);
 
-  /// The block in the next slot. Read it only once, because the partner could still change it.
+  /// Returns the block in the next slot. Read it only once, because the partner could still change
+  /// it.
   std::span<const std::byte> take(std::size_t length);
 
  private:

@@ -1,4 +1,4 @@
-// Descriptors of small files, and the checks of those with secrets.
+// Reads and writes small files, and checks who can read those with secrets.
 #include "net/small_file.hpp"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ std::string make_one(const SecretFileWords& words) {
   return "make a " + std::string(words.what) + " with `" + std::string(words.command) + "`";
 }
 
-/// Why a file with a secret cannot be opened.
+/// Explains why a file with a secret cannot be opened.
 Problem unopened(const std::string& place, const SecretFileWords& words, int error) {
   if (error == ENOENT) return {place, "no such file", make_one(words)};
   if (error == ELOOP) {
@@ -103,15 +103,15 @@ Problems write_secret_file(const std::filesystem::path& file, const SecretText& 
     return {{file.string(), "cannot be created: " + error_text(error),
              "check that the directory exists and that you may write to it"}};
   }
-  // The mode is set again because an odd umask may have taken our own permissions away.
+  // The mode is set again because an unusual umask may have removed our own permissions.
   if (::fchmod(out.fd(), private_mode) != 0 || !out.write(content.text) || ::fsync(out.fd()) != 0) {
     const int error = errno;
     ::unlink(file.c_str());  // Half a secret is of no use and would block the next attempt.
     return {
         {file.string(), "cannot be written: " + error_text(error), "check the disk's free space"}};
   }
-  // Makes the name itself survive a power cut. Not every file system can do this, and the file is
-  // good anyway.
+  // Makes the file's name survive a power cut too. Not every file system can do this, and the file
+  // is valid even if this fails.
   const auto parent = file.parent_path();
   const File directory(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
   if (directory.is_open()) ::fsync(directory.fd());
@@ -121,7 +121,7 @@ Problems write_secret_file(const std::filesystem::path& file, const SecretText& 
 Problems read_secret_file(const std::filesystem::path& file, const SecretFileWords& words,
                           SecretText& content) {
   const std::string place = file.string();
-  // O_NONBLOCK: opening a FIFO must not hang. It means nothing for regular files.
+  // O_NONBLOCK keeps open() from hanging on a FIFO, and has no effect on regular files.
   const File in(file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!in.is_open()) return {unopened(place, words, errno)};
   Problems problems = problems_with_owner(in, place, words);

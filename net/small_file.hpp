@@ -1,5 +1,4 @@
-// Small files that are read and written whole, mainly those with secrets, which only their owner
-// may read.
+// Small files that are read and written whole, mainly secrets that only their owner may read.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +36,8 @@ class File {
   /// Returns false with errno set if a write fails.
   bool write(std::string_view text) const;
 
-  /// Reads up to `text.size()` bytes and cuts `text` to them. The caller allocates once, so no copy
-  /// of a secret stays behind in reallocated memory.
+  /// Reads up to `text.size()` bytes, and shrinks `text` to the number of bytes read. The caller
+  /// allocates once, so no copy of a secret stays behind in reallocated memory.
   bool read(std::string& text) const;
 
  private:
@@ -48,22 +47,22 @@ class File {
 /// The system's text for a value of errno.
 std::string error_text(int error);
 
-/// Longest file with a secret. Reserve this much for its text before you fill it, because text that
-/// grows leaves the secret behind in freed memory.
+/// The longest file with a secret. Reserve this many bytes for its text before you fill it, because
+/// a text that grows leaves the secret behind in freed memory.
 inline constexpr std::size_t secret_file_bytes_max = 4096;
 
-/// Words for the content of a file in error messages.
+/// Words that describe the file's content in error messages.
 struct SecretFileWords {
-  std::string_view what;     ///< "key pair"
-  std::string_view command;  ///< The command that makes one.
+  std::string_view what;     ///< For example "key pair".
+  std::string_view command;  ///< The command that makes such a file.
 };
 
 /// Creates `file` with mode 0600; refuses if it exists.
 Problems write_secret_file(const std::filesystem::path& file, const SecretText& content,
                            const SecretFileWords& words);
 
-/// Refuses anything but a regular file of ours with mode 0600 or stricter. Without problems,
-/// `content` is the file's content.
+/// Reads a regular file that we own and whose mode is 0600 or stricter; refuses any other file. If
+/// there are no problems, `content` holds the file's content.
 Problems read_secret_file(const std::filesystem::path& file, const SecretFileWords& words,
                           SecretText& content);
 

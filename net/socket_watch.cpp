@@ -18,7 +18,7 @@ SocketWatch::SocketWatch(asio::io_context& io, zmq::socket_t socket,
       rest_(rest) {}
 
 SocketWatch::~SocketWatch() {
-  // The descriptor is ZeroMQ's: it must not be closed here.
+  // The descriptor belongs to ZeroMQ and must not be closed here.
   descriptor_.release();
 }
 
@@ -31,7 +31,7 @@ bool SocketWatch::has_input() {
   try {
     return (socket_.get(zmq::sockopt::events) & ZMQ_POLLIN) != 0;
   } catch (const zmq::error_t& error) {
-    // A signal interrupted the call, so there may be input.
+    // A signal interrupted the call, so it is not known whether there is input.
     if (error.num() == EINTR) return true;
     throw;
   }
@@ -80,7 +80,7 @@ void SocketWatch::poke() {
 bool SocketWatch::serve() {
   if (!has_input()) return false;
   readable_(*this);
-  // Input that came during the call has raised no new edge.
+  // Input that came during the call may have raised no new edge.
   if (has_input()) poke();
   return true;
 }

@@ -16,13 +16,12 @@ namespace gv {
 
 /// Owns a ZeroMQ socket and calls `readable` on the loop whenever the socket may have input.
 /// ZeroMQ's descriptor is edge-triggered and reports nothing about sends, so `poke()` must follow
-/// every use of the socket outside `readable`. Made by make_shared; `readable` is never called
-/// after the watch is gone.
+/// every use of the socket outside `readable`. Create watches with make_shared. `readable` is never
+/// called after the watch is gone.
 class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
  public:
-  /// After input that came unasked, the socket is not looked at for `rest`, unless it is poked. So
-  /// input that is frequent and not urgent is read in batches: each call takes several system
-  /// calls.
+  /// After input, the socket is not checked again for the time `rest`, unless it is poked. A check
+  /// takes several system calls, so input that is frequent but not urgent is read in batches.
   SocketWatch(asio::io_context& io, zmq::socket_t socket,
               std::function<void(SocketWatch&)> readable, Duration rest = {});
   ~SocketWatch();
@@ -34,8 +33,8 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   void poke();
 
   bool has_input();
-  /// Takes the next part of a message; returns false if there is none now. Signals are not
-  /// failures.
+  /// Takes the next part of a message; returns false if there is none now. A signal counts as no
+  /// input, not as a failure.
   bool receive(zmq::message_t& into);
   zmq::socket_t& socket() { return socket_; }
 
@@ -53,8 +52,8 @@ class SocketWatch : public std::enable_shared_from_this<SocketWatch> {
   bool poked_ = false;
 };
 
-/// Waits for input outside a loop. Returns false if there is none until then. A signal does not end
-/// the wait.
+/// Waits for input outside a loop, until `until` at the latest. Returns false if none came. A
+/// signal does not end the wait.
 bool await_input(std::vector<zmq::pollitem_t> items, std::chrono::steady_clock::time_point until);
 
 }  // namespace gv

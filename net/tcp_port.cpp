@@ -1,4 +1,4 @@
-// Options are set before the socket listens, because connections inherit them when they begin.
+// Opens TCP ports. Sets options before the socket listens, because connections inherit them.
 #include "net/tcp_port.hpp"
 
 #include <fcntl.h>
@@ -17,7 +17,7 @@ using asio::ip::tcp;
 constexpr int silent_s = 1;
 
 tcp::endpoint endpoint_at(asio::io_context& io, const std::string& host, std::uint16_t port) {
-  // The resolver would take "*" for a name of ::1, and names count as IPv4 where they are dialled.
+  // The resolver would turn "*" into ::1, but names count as IPv4 when they are dialled.
   const std::string numeric = host == "*" ? "0.0.0.0" : host;
   asio::error_code error;
   const auto address = asio::ip::make_address(numeric, error);
@@ -39,7 +39,7 @@ tcp::acceptor open_tcp_port(asio::io_context& io, const std::string& host, std::
   tcp::acceptor acceptor(io);
   asio::error_code error;
   acceptor.open(endpoint.protocol(), error);
-  // Makes a fixed port usable as soon as the peer that had it before is gone.
+  // A fixed port can be used as soon as the previous peer on it is gone.
   if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
   if (!error && endpoint.protocol() == tcp::v6()) {
     acceptor.set_option(asio::ip::v6_only(false), error);

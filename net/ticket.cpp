@@ -1,4 +1,4 @@
-// The text of tickets, and the keys that follow from them, on libsodium.
+// The text of tickets, and the keys derived from them, with libsodium.
 #include "net/ticket.hpp"
 
 #include <sodium.h>
@@ -30,7 +30,7 @@ std::array<std::uint8_t, checksum_bytes> checksum_of(const std::uint8_t* bytes, 
   return sum;
 }
 
-/// Takes the next bytes off the front. Returns false if there are fewer.
+/// Moves the first `count` bytes of `from` to `to`. Returns false if there are fewer.
 template <class Output>
 bool take(std::span<const std::uint8_t>& from, std::size_t count, Output to) {
   if (from.size() < count) return false;
@@ -39,7 +39,7 @@ bool take(std::span<const std::uint8_t>& from, std::size_t count, Output to) {
   return true;
 }
 
-/// The ticket in its bytes, without the checksum. Returns false if the bytes are no ticket.
+/// Reads a ticket from its bytes without the checksum. Returns false if they are not a ticket.
 bool fill_ticket(std::span<const std::uint8_t> bytes, Ticket& ticket) {
   std::array<std::uint8_t, 8> expires{};
   std::array<std::uint8_t, 1> count{};
@@ -102,7 +102,7 @@ std::string to_text(const Ticket& ticket) {
   add(checksum_of(bytes.data(), bytes.size()));
   std::string text(sodium_base64_encoded_len(bytes.size(), ticket_base64), '\0');
   sodium_bin2base64(text.data(), text.size(), bytes.data(), bytes.size(), ticket_base64);
-  text.pop_back();  // The zero byte that libsodium adds.
+  text.pop_back();  // Removes the zero byte that libsodium adds.
   sodium_memzero(bytes.data(), bytes.size());
   return std::string(ticket_prefix) + text;
 }

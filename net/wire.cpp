@@ -1,4 +1,4 @@
-// The layout of every frame on the wire, which follows from the fields of its struct.
+// The layout of every frame on the wire, derived from the fields of its struct.
 #include "net/wire.hpp"
 
 #include <exception>
@@ -10,8 +10,9 @@
 
 namespace gv {
 
-// These are not in an anonymous namespace because Cereal finds them by argument-dependent lookup,
-// and not beside the types because the consensus code does not know the wire.
+// These functions are not in an anonymous namespace, because Cereal finds them by
+// argument-dependent lookup. They are not beside the types, because the consensus code does not
+// know the wire.
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {
@@ -32,7 +33,7 @@ void load(BoundedInputArchive& archive, E& value) {
   value = static_cast<E>(number);
 }
 
-// Every 64-bit value is a possible peer.
+// Any 64-bit value may be a peer's id.
 inline void save(BoundedOutputArchive& archive, const PeerId& id) {
   archive.write(static_cast<std::uint64_t>(id));
 }
@@ -55,7 +56,7 @@ void serialize(A& ar, TransferId& id) {
   ar(id.kind, id.owner, id.session, id.number, id.stage);
 }
 
-/// A field of a struct with varints.
+/// Serialises one field of a struct with varints.
 template <BoundedArchive A, class Field>
 void serialize_with_varints(A& ar, Field& field) {
   constexpr bool reads = std::is_same_v<A, BoundedInputArchive>;
@@ -81,7 +82,8 @@ void serialize_with_varints(A& ar, std::vector<Element>& list) {
   for (Element& element : list) ar(element);
 }
 
-/// Every other struct is its fields in order. Throws if the struct breaks one of its own bounds.
+/// Serialises every other struct as its fields in order. Throws if the struct breaks one of its own
+/// bounds.
 template <BoundedArchive A, PlainStruct T>
 void serialize(A& ar, T& value) {
   std::apply(
@@ -100,8 +102,9 @@ void serialize(A& ar, T& value) {
 
 namespace {
 
-// Kinds: hello 1, invite 2, request of a guest 3, its answer 4, step to a relayed lane 5, request
-// of doctor 6, its answer 7, check of a link 8, messages from 16 on in the order of the variant.
+// Kinds of frames: 1 hello, 2 invite, 3 a guest's request, 4 the answer to it, 5 step towards a
+// relayed lane, 6 request of doctor, 7 the answer to it, 8 check of a link; messages are numbered
+// from 16 on, in the order of their variant.
 constexpr std::uint8_t hello_kind = 1;
 constexpr std::uint8_t invite_kind = 2;
 constexpr std::uint8_t request_kind = 3;
@@ -112,7 +115,8 @@ constexpr std::uint8_t exam_answer_kind = 7;
 constexpr std::uint8_t check_kind = 8;
 constexpr std::uint8_t first_message_kind = 16;
 
-/// A default value of the kind, to be filled in; empty for an unknown kind.
+/// Returns a default message of the kind with this index, to be filled in; nullopt for an unknown
+/// kind.
 template <std::size_t Index = 0>
 std::optional<Message> blank_message(std::size_t index) {
   if constexpr (Index < std::variant_size_v<MessageVariant>) {

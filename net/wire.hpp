@@ -19,21 +19,22 @@ namespace gv {
 /// Longest frame. Longer ones are refused unread.
 constexpr std::size_t frame_bytes_max = 64 * 1024;
 
-/// First byte of every frame, raised whenever the layout of a frame changes.
+/// First byte of every frame. Raise it whenever the layout of a frame changes.
 constexpr std::uint8_t wire_version = 7;
 
-/// The first frame each way: the sender's name, and settings on which both ends must agree.
+/// The first frame in each direction: the sender's name, and settings on which both ends must
+/// agree.
 struct Hello {
   std::string name;       ///< The sender's own name.
-  std::string advertise;  ///< The address to dial; empty: cannot be dialled.
+  std::string advertise;  ///< The address to dial; empty if the sender cannot be dialled.
   std::uint64_t session = 0;
-  std::vector<std::pair<std::string, std::string>> agreement;  ///< Field and value.
+  std::vector<std::pair<std::string, std::string>> agreement;  ///< Pairs of a field and its value.
   bool answer = false;  ///< True if this answers the other side's hello.
 
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-/// Asks whether a link still works. The receiver sends it back over the same connection.
+/// Asks whether a link still works. The receiver sends the check back over the same connection.
 struct LinkCheck {
   friend bool operator==(const LinkCheck&, const LinkCheck&) = default;
 };
@@ -44,9 +45,9 @@ struct LinkCheck {
 using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep,
                            ExamRequest, ExamAnswer, LinkCheck>;
 
-/// Throws ArchiveError (a std::runtime_error) for content that no peer would accept: more than
-/// `frame_bytes_max` bytes, strings over 4096 bytes, over 1024 elements, numbers that are not
-/// finite, and structs whose `problem()` reports one.
+/// Returns the bytes of a frame. Throws ArchiveError (a std::runtime_error) for content that no
+/// peer would accept: more than `frame_bytes_max` bytes, strings over 4096 bytes, over 1024
+/// elements, numbers that are not finite, and structs whose `problem()` is not empty.
 std::vector<std::byte> encode(const Frame& frame);
 
 /// A frame, or a sentence that says why there is none.
@@ -55,7 +56,7 @@ struct Decoded {
   std::string problem;
 };
 
-/// Never throws, and accepts only bytes that `encode` would have written.
+/// Decodes a frame. Never throws, and accepts only bytes that `encode` would have written.
 Decoded decode(std::span<const std::byte> bytes);
 
 }  // namespace gv

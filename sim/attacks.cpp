@@ -1,4 +1,4 @@
-// Computes attacks. Each is a formula that needs only a mean, a deviation and a quantile.
+// Computes attacks. The formulas need only a mean, a deviation and a quantile.
 #include "sim/attacks.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr double lying_factor = 1000;
 
-/// The x for which P(N(0, 1) <= x) = probability, by bisection of [0, 40]. Only for probabilities
-/// of at least 1/2.
+/// The x with P(N(0, 1) <= x) = probability, by bisection of [0, 40]. Only for probabilities of at
+/// least 1/2.
 double normal_quantile(double probability) {
   double below = 0;
   double above = 40;
@@ -36,7 +36,8 @@ std::vector<double> mean_of(std::span<const NeighbourModel> models, std::size_t 
   return mean;
 }
 
-/// mu - s sigma. With a single model sigma is 0.
+/// mu - s sigma, with the honest models' mean mu and standard deviation sigma. With a single model,
+/// sigma is 0.
 std::vector<float> little_is_enough(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());
   const double others = std::max<double>(1, static_cast<double>(view.honest.size()) - 1);
@@ -63,8 +64,9 @@ std::vector<float> dissensus(const AttackView& view, double s) {
   return sent;
 }
 
-/// mu + s (x - mu): what the peer learned from its data, scaled up to survive a mean over many
-/// peers (model replacement, Bagdasaryan 2020).
+/// mu + s (x - mu), with our model x and the honest models' mean mu: scales up what the peer
+/// learned from its data, so that this survives a mean over many peers (model replacement,
+/// Bagdasaryan 2020).
 std::vector<float> boosted(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());
   std::vector<float> sent(mean.size());

@@ -13,18 +13,19 @@
 
 namespace gv {
 
-/// Kinds of attack. label_flip changes a hostile peer's data; all others change its messages.
+/// Kinds of attack, with strength s; AttackView explains the other symbols. label_flip changes a
+/// hostile peer's data; all others change its messages.
 enum class AttackKind : std::uint8_t {
-  honest,    ///< It sends its own model.
+  honest,    ///< Not an attack: the peer sends its own model x.
   bit_flip,  ///< -x: the sign of every value is flipped.
-  scale,     ///< s x: its model, scaled.
-  /// mu - s sigma for each coordinate (Baruch 2019): far away, but not the farthest.
+  scale,     ///< s x: the peer's own model, scaled.
+  /// mu - s sigma for each coordinate (Baruch 2019): far from the mean, but not the farthest.
   little_is_enough,
-  inner_product,  ///< -s mu (Xie 2020): small, and in the wrong direction.
+  inner_product,  ///< -s mu (Xie 2020): small, and in the opposite direction.
   /// Sends peer i the model x_i - s sum_good w_j (x_j - x_i) / sum_hostile w (He 2022).
   dissensus,
-  not_a_number,  ///< Its own model with one value replaced by NaN.
-  lying_weight,  ///< Its own model, with a weight that is s times too large.
+  not_a_number,  ///< The peer's own model with one value replaced by NaN.
+  lying_weight,  ///< The peer's own model, with s times the true weight.
   /// mu + s (x - mu), where x was trained with each label y replaced by (last label - y).
   label_flip,
 };
@@ -41,23 +42,25 @@ bool has_strength(AttackKind kind);
 
 /// What a hostile peer knows. All models have the same size and are finite.
 struct AttackView {
-  std::span<const float> own;     ///< x, the model that it would send if it were honest.
+  std::span<const float> own;  ///< x, the model that the hostile peer would send if it were honest.
   std::span<const float> victim;  ///< x_i, the receiver's model.
   /// The models x_j of honest peers other than the victim, with their weights w_j in the victim's
-  /// row. mu and sigma are their mean and (sample) standard deviation.
+  /// row of the mixing matrix. mu and sigma are their mean and (sample) standard deviation.
   std::span<const NeighbourModel> honest;
-  /// Sum of the hostile peers' weights in that row. Must be above 0 for dissensus.
+  /// Sum of the hostile peers' weights in the victim's row of the mixing matrix. Must be above 0
+  /// for dissensus.
   double hostile_weight = 0;
-  std::size_t hostile = 1;  ///< f, the number of peers that send this attack together.
+  std::size_t hostile = 1;  ///< f, the number of hostile peers that send the attack together.
 };
 
 /// The published strength s of an attack: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
-/// 1000, label_flip 1, little_is_enough as little_is_enough_z(). 1 for attacks without a strength.
+/// 1000, label_flip 1, and for little_is_enough the result of little_is_enough_z(). 1 for attacks
+/// without a strength.
 double published_strength(AttackKind kind, const AttackView& view);
 
-/// z of Baruch 2019 for n peers, f of them hostile: the quantile of (n - f - s) / (n - f), where s
-/// = floor(n / 2) + 1 - f is the number of honest peers that must be farther out, so that the
-/// attack is in the majority. At least 0.
+/// z of Baruch 2019 for n peers, f of them hostile: the normal quantile of (n - f - s) / (n - f).
+/// Here s = floor(n / 2) + 1 - f is the number of honest peers that must be farther from the mean
+/// than the attack, so that the attack has a majority. At least 0.
 double little_is_enough_z(std::size_t peers, std::size_t hostile);
 
 /// The model to send, of the same size as the victim's. `strength` replaces the published one.

@@ -1,5 +1,5 @@
-// The present state of each direction between two peers: the scenario's links with the active
-// faults.
+// The current state of the link from each peer to each other peer: the scenario's links combined
+// with the active faults.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@ namespace gv {
 /// The state of one direction between two peers at one moment.
 struct LinkState {
   LinkQuality quality;
-  bool cut = false;                   ///< Nothing passes, because of a partition or a cut.
+  bool cut = false;                   ///< True if a partition or a cut blocks everything.
   std::optional<Time> clogged_until;  ///< Nothing arrives before this time.
 
   bool held() const { return cut || clogged_until; }
 };
 
-/// The active link faults, used for virtual links and for the proxy of real ones. Pure.
+/// The active link faults, for virtual links and for the proxy of real links. Pure.
 class LinkFaults {
  public:
-  /// Uses only the links of `scenario`. Its faults begin and end through the calls below.
+  /// Begins with the links of `scenario` and no active faults.
   explicit LinkFaults(const Scenario& scenario) : scenario_(scenario) {}
 
-  /// Begins or ends a link fault. `heal` ends all of them.
+  /// apply() begins or ends one link fault. heal() ends all active ones.
   void apply(const FaultEvent& fault_event);
   void heal() { active_.clear(); }
 
-  /// Combines several faults: probabilities as if independent, latencies add up, and the smallest
-  /// bandwidth counts.
+  /// Combines all active faults: probabilities combine as if independent, latencies add up, and the
+  /// smallest bandwidth counts.
   LinkState between(std::size_t from, std::size_t to) const;
 
  private:

@@ -1,4 +1,4 @@
-// Computes sums over models.
+// Computes means and spreads by sums over models.
 #include "sim/mean.hpp"
 
 #include <cmath>
@@ -33,7 +33,7 @@ double spread_of(std::span<const std::span<const float>> models, std::span<const
 
 namespace {
 
-/// Calls `use` with each place of a model's values, and the value in it.
+/// Calls `use` with the place and the value of each element that the model holds.
 template <class Use>
 void for_each_place(const HeldModel& model, const Use& use) {
   std::size_t at = 0;

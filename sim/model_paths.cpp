@@ -1,4 +1,4 @@
-// Projects models and measures their distances to the mean.
+// Projects models, and measures their distances to the mean.
 #include "sim/model_paths.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// How single models move around their mean: the picture of elastic averaging.
+// How individual models move around their mean, plotted as in the paper on elastic averaging.
 #pragma once
 
 #include <cstddef>
@@ -10,27 +10,29 @@
 
 namespace gv {
 
-/// Follows models through a run. Each model is shown by its position along one fixed direction of
-/// random signs, in which two models are on average (root mean square) as far apart as they really
-/// are, and by its distance to the mean. Positions are linear, so the mean's position is the mean
-/// of the positions. The picture shows how forces pull models to the mean while the mean learns
-/// (Zhang, Choromanska and LeCun 2015, with the mean of all peers as the centre).
+/// Follows models through a run. Shows each model's distance to the mean, and its position along
+/// one fixed direction of random signs. Over all such directions, the root mean square of the
+/// distance between two positions is the real distance of the models. Positions are linear, so the
+/// mean's position is the mean of the positions. The plot shows how forces pull models to the mean
+/// while the mean learns (Zhang, Choromanska and LeCun 2015, with the mean of all peers as the
+/// centre).
 class ModelPaths {
  public:
-  /// The largest number of models that are drawn. All models count for the mean.
+  /// The largest number of models that are drawn. The mean is over all models.
   static constexpr std::size_t drawn_max = 32;
 
-  /// Notes all models at one moment, each under the number of its peer. Moments must be in order;
-  /// all models have the same size.
+  /// Records all models at one moment, by number of their peers. Moments must be in order, and all
+  /// models must have the same size.
   void look(double at, const std::map<std::size_t, std::span<const float>>& models);
 
   /// True if there are at least two moments, and at least two models at some moment.
   bool can_be_drawn() const { return moments_ > 1 && was_several_; }
-  /// Two panels: positions, and distances to the mean. `below`: the label of the time axis.
+  /// An SVG with two panels: positions, and distances to the mean. `below` is the label of the time
+  /// axis.
   std::string svg(const std::string& title, const std::string& below) const;
 
   using Curve = std::vector<std::pair<double, double>>;
-  /// The curve of each peer relative to the first mean, and that of the mean.
+  /// The positions of each peer's model and of the mean, relative to the first mean.
   const std::map<std::size_t, Curve>& positions() const { return positions_; }
   const Curve& mean_position() const { return mean_position_; }
   const std::map<std::size_t, Curve>& distances() const { return distances_; }

@@ -1,4 +1,4 @@
-// Draws panels: axes with round ticks, and curves.
+// Draws panels with curves, and axes with round ticks.
 #include "sim/plot.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,8 @@ constexpr double margin_left = 64;
 constexpr double margin_top = 40;
 constexpr double gap = 70;
 
-/// Returns 1, 2 or 5 times a power of ten, at least `span` / 5.
+/// Returns the smallest distance between ticks that is at least `span` / 5, and 1, 2 or 5 times a
+/// power of ten.
 double tick_step(double span) {
   if (span <= 0) return 1;
   const double power = std::pow(10.0, std::floor(std::log10(span / 5)));
@@ -27,14 +28,15 @@ double tick_step(double span) {
   return 10 * power;
 }
 
-/// Range and ticks of a panel's vertical axis; logarithms if the axis is logarithmic.
+/// Range and ticks of a panel's vertical axis. If the axis is logarithmic, these are logarithms.
 struct Axis {
   double low = 0;
   double high = 1;
   std::vector<double> ticks;
 };
 
-/// A linear axis that contains 0 and the range of the values, between round numbers.
+/// A linear axis from one round number to another, which contains 0 and all values from `least` to
+/// `most`.
 Axis linear_axis(double least, double most) {
   const double step = tick_step(std::max(most, 0.0) - std::min(least, 0.0));
   const auto first = std::min(0.0, std::floor(least / step + 1e-9));
@@ -44,11 +46,11 @@ Axis linear_axis(double least, double most) {
   return axis;
 }
 
-/// An axis over the range of the values, with ticks at 1, 2 and 5 of every power of ten, or only at
-/// some powers if there are many.
+/// A logarithmic axis from `least` to `most`, with ticks at 1, 2 and 5 times every power of ten, or
+/// only at some powers if there are many.
 Axis logarithmic_axis(double least, double most) {
   Axis axis{.low = std::log10(least), .high = std::log10(most), .ticks = {}};
-  // The range is at least a factor of five, so that it has two ticks.
+  // The range covers at least a factor of five, so that it has two ticks.
   const double missing = std::max(0.0, std::log10(5.0) - (axis.high - axis.low));
   axis.low -= missing / 2;
   axis.high += missing / 2;
@@ -64,7 +66,7 @@ Axis logarithmic_axis(double least, double most) {
   return axis;
 }
 
-/// Ranges of a panel's contents.
+/// The ranges that a panel's contents cover.
 struct Extent {
   double end = 1e-9;  ///< The end of the time axis.
   double least = std::numeric_limits<double>::infinity();

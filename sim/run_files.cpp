@@ -1,4 +1,4 @@
-// Reads config and scenario from one file, or each from its own.
+// Reads config and scenario from one file, or from one file each.
 #include "sim/run_files.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace gv {
 namespace {
 
-/// Adds the config of this text, or the built-in one, to files that have a scenario. `reported` are
-/// the problems of that scenario.
+/// Adds the config in `text`, or else the built-in one, to `files`, which has only a scenario.
+/// `reported` are the scenario's problems.
 RunFiles with_config(RunFiles files, Problems reported, const std::optional<std::string>& text,
                      const std::string& name, std::optional<std::size_t> peers) {
   if (!peers && files.scenario.peers > 0) peers = files.scenario.peers;
@@ -81,7 +81,8 @@ Problems switch_problems(const RunFiles& files, const std::string& path) {
     const std::string place = path + ": scenario.fault[" + std::to_string(i) + "]";
     const std::string settings = settings_of(rule.algorithm);
     SwitchedConfig next = switched_config(config, settings);
-    // A swarm that changes its rule stays in its mode, and may change more settings.
+    // A swarm that only changes its mixing rule may change more settings than one that changes its
+    // mode.
     const bool stays =
         config.run.mode == ModeKind::mixing && next.config.run.mode == ModeKind::mixing;
     if (stays) next.problems = switched_mixing(config, settings).problems;

@@ -14,21 +14,22 @@ namespace gv {
 struct RunFiles {
   Config config;
   Scenario scenario;
-  Problems problems;    ///< The problems of both, each once.
+  Problems problems;    ///< The problems of config and scenario, without repetitions.
   ConfigPlaces places;  ///< The places of settings in the config.
 };
 
-/// Reads `config` (empty means the built-in one) and the scenario in it. If `faults` is given, the
-/// scenario in that file, which may contain nothing else, replaces it. Everything is checked for
-/// `peers` peers, or else scenario.peers, or else run.peers.
+/// Reads the file `config` (empty means the built-in config) and the scenario in it. The file
+/// `faults`, if given, must contain only a scenario, which replaces the scenario in `config`.
+/// Checks everything for `peers` peers or, if that is unset, for scenario.peers, or else for
+/// run.peers.
 RunFiles read_run_files(const std::string& config, const std::string& faults = {},
                         std::optional<std::size_t> peers = {});
 
-/// Reads both from a text instead of a file. `name` stands for the file name in messages.
+/// Reads config and scenario from a text. `name` is used as the file name in messages.
 RunFiles read_run_text(const std::string& text, const std::string& name);
 
-/// Problems of the scenario's neighbours with the config's topology. `path` is the config's name in
-/// messages.
+/// Problems if the scenario's allow-lists do not fit the config's topology. `path` is the config's
+/// name in messages.
 Problems neighbours_problems(const RunFiles& files, const std::string& path);
 
 /// Problems of the algorithms to which the scenario switches.

@@ -1,4 +1,4 @@
-// Finds the next free number.
+// Finds the next free number for a run's folder.
 #include "sim/run_folder.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Finds the peers that a scenario's rules name, and the times of its faults.
+// Finds the peers that a scenario's rules name, and draws the times of its faults.
 #include "sim/scenario.hpp"
 
 #include <fmt/format.h>

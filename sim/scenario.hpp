@@ -1,4 +1,4 @@
-// A swarm's scenario: speeds, links and faults, for both virtual and real peers.
+// A swarm's scenario for virtual or real peers: their speeds, links and faults.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ inline constexpr std::size_t scenario_peers_max = 100000;
 /// peers drawn at each use).
 struct PeerSet {
   bool all = false;
-  std::size_t any = 0;  ///< Number of peers to draw; 0 means the peers in `ranges`.
+  /// Number of peers to draw. If 0, the set consists of the peers in `ranges`.
+  std::size_t any = 0;
   /// First and last number of each range, both included.
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
 
@@ -37,12 +38,12 @@ struct PeerSet {
 /// One direction of a link between two peers. The default is a perfect link.
 struct LinkQuality {
   Duration latency{};    ///< Latency of one direction.
-  Duration jitter{};     ///< Uniform random time added to the latency. Order is kept.
+  Duration jitter{};     ///< Upper bound of a uniform random delay. It never changes the order.
   double bandwidth = 0;  ///< Megabits per second; 0 means unlimited.
   double loss = 0;       ///< Probability that a message or block is lost.
-  double duplicate = 0;  ///< Probability that one arrives twice.
-  double reorder = 0;    ///< Probability that one arrives after later ones.
-  double corrupt = 0;    ///< Probability that one arrives damaged, which its seal reveals.
+  double duplicate = 0;  ///< Probability that a message or block arrives twice.
+  double reorder = 0;    ///< Probability that a message or block arrives after later ones.
+  double corrupt = 0;    ///< Probability that a message or block arrives visibly damaged.
 };
 
 /// [[scenario.speed]]: peers that compute faster or slower than others. Later rules win.
@@ -55,23 +56,24 @@ struct SpeedRule {
 struct LinkRule {
   PeerSet from = PeerSet::everyone();
   PeerSet to = PeerSet::everyone();
-  bool one_way = false;  ///< True: only from `from` to `to`, not back.
+  bool one_way = false;  ///< True if the rule covers only the direction from `from` to `to`.
   LinkQuality quality;
 };
 
 enum class FaultKind {
-  kill,       ///< SIGKILL. Restarted from its checkpoint after `lasts`, if that is set.
-  restart,    ///< SIGKILL, and restarted at once.
-  stop,       ///< SIGSTOP, then SIGCONT after `lasts`.
-  resume,     ///< SIGCONT for peers that are stopped.
-  leave,      ///< SIGTERM. Restarted after `lasts`, if that is set.
+  kill,       ///< Kills the peer. It restarts from its checkpoint after `lasts`, if that is set.
+  restart,    ///< Kills the peer and restarts it at once.
+  stop,       ///< Sends SIGSTOP, and SIGCONT after `lasts`.
+  resume,     ///< Sends SIGCONT to peers that are stopped.
+  leave,      ///< Sends SIGTERM. The peer restarts after `lasts`, if that is set.
   join,       ///< The peer does not exist before `at`.
   partition,  ///< Nothing passes between `peers` and all others.
   cut,        ///< Nothing passes from `peers` to `to`.
-  clog,       ///< Messages between `peers` and `to` arrive only when the fault is over.
+  clog,       ///< Messages between `peers` and `to` arrive only after the fault ends.
   heal,       ///< Ends every partition, cut, clog and fault of a link.
-  slow_link,  ///< Adds the latency of `quality`; the smaller bandwidth counts.
-  /// Loses messages between `peers` and `to` with `probability`. The next three kinds use it, too.
+  slow_link,  ///< Adds the latency of `quality`, and limits the bandwidth to that of `quality`.
+  /// Loses messages between `peers` and `to` with `probability`. The next three kinds use
+  /// `probability` in the same way.
   loss,
   duplicate,
   reorder,
@@ -82,7 +84,7 @@ enum class FaultKind {
   disk_full,   ///< Checkpoints cannot be written. Virtual peers only.
   slow_disk,   ///< Writing a checkpoint takes `jump` longer. Virtual peers only.
   switch_to,   ///< Not a fault: asks the peer to switch the swarm to `algorithm`.
-  revoke,      ///< Not a fault: the peer revokes `to`. Virtual peers with tickets only.
+  revoke,      ///< Not a fault: lets `peers` revoke `to`. Virtual peers with tickets only.
 };
 
 /// The names used in files.
@@ -106,7 +108,7 @@ bool is_chance(FaultKind kind);
 struct FaultRule {
   FaultKind kind = FaultKind::kill;
   Duration at{};     ///< Time since the start.
-  Duration lasts{};  ///< 0 means until it is healed, or forever.
+  Duration lasts{};  ///< Duration of the fault. 0 means until it is healed, or for ever.
   /// Mean time between repetitions, which are drawn exponentially; 0 means once.
   Duration every{};
   Duration until = Duration::max();  ///< No repetition begins after this time.
@@ -115,16 +117,16 @@ struct FaultRule {
   double probability = 0;
   double factor = 1;
   Duration jump{};
-  LinkQuality quality;    ///< slow_link: its latency and bandwidth.
+  LinkQuality quality;    ///< slow_link: the added latency, and the bandwidth.
   std::string algorithm;  ///< switch_to: the mode or algorithm.
 };
 
-/// [[scenario.hostile]]: peers that attack the run during its whole time. Later rules win. Virtual
-/// peers only.
+/// [[scenario.hostile]]: peers that attack during the whole run. Later rules win. Virtual peers
+/// only.
 struct HostileRule {
   PeerSet peers;
   AttackKind attack = AttackKind::bit_flip;
-  double strength = 0;  ///< s of the attack; 0 means the published strength.
+  double strength = 0;  ///< Strength s of the attack; 0 means the published strength.
 };
 
 /// What virtual peers compute.
@@ -134,7 +136,7 @@ enum class WorkKind {
   time,       ///< Only let time pass, to test membership and exchanges alone.
 };
 
-/// [scenario]: everything about a swarm that is not in the config of its peers.
+/// [scenario]: everything about a simulated or tested swarm that is not in its peers' config.
 struct Scenario {
   std::size_t peers = 0;  ///< Number of peers; 0 means run.peers of the config.
   WorkKind work = WorkKind::training;
@@ -142,8 +144,8 @@ struct Scenario {
   Duration step = std::chrono::milliseconds(20);  ///< Virtual peers: time of a step at pace 1.
   double step_jitter = 0.1;                       ///< Relative deviation of a step's time.
   Duration save = std::chrono::milliseconds(5);   ///< Time to write a checkpoint.
-  Duration until = std::chrono::hours(1);         ///< Virtual peers end at this time at the latest.
-  /// Time between two points of the curves; 0 means a hundredth of the run.
+  Duration until = std::chrono::hours(1);         ///< Virtual peers end by this time.
+  /// Time between two points of a curve; 0 means a hundredth of the run.
   Duration sample_every{};
   std::size_t dimension = 64;  ///< Number of parameters (work = quadratic or time).
   /// Relative work of a pipeline's stages (work = time). Empty means all equal.
@@ -151,10 +153,10 @@ struct Scenario {
   double noise = 0.1;          ///< Standard deviation of the gradients' noise (work = quadratic).
   double disagreement = 1;     ///< Standard deviation of the peers' own optima (work = quadratic).
   std::size_t neighbours = 0;  ///< Number of other peers in each peer's allow-list; 0 means all.
-  /// Virtual peers have certificates in place of a list: peer 0 begins the swarm, and the others
-  /// join by tickets.
+  /// True if virtual peers have certificates in place of allow-lists: peer 0 begins the swarm, and
+  /// the others join by tickets.
   bool tickets = false;
-  PeerSet saboteurs;  ///< Peers that send any message and any block. Virtual peers only.
+  PeerSet saboteurs;  ///< Peers that send arbitrary messages and blocks. Virtual peers only.
   std::vector<SpeedRule> speeds;
   std::vector<LinkRule> links;
   std::vector<FaultRule> faults;
@@ -164,7 +166,7 @@ struct Scenario {
   LinkQuality link(std::size_t from, std::size_t to) const;
 };
 
-/// The begin or end of a fault, with its peers by number.
+/// The beginning or end of a fault, with its peers by number.
 struct FaultEvent {
   Time at{};
   std::size_t fault = 0;  ///< Identifies the fault that begins or ends. Counts up from 0.
@@ -172,16 +174,16 @@ struct FaultEvent {
   FaultRule rule;  ///< The rule, with `peers` and `to` as lists of numbers instead of random sets.
 };
 
-/// All fault events in order of time. Repetitions and peers are drawn from `rng`. Both kinds of
-/// worlds, virtual and real, get the same timeline from the same `rng`. Nothing begins after `end`.
+/// All fault events in order of time. Draws repetitions and peers from `rng`, with the same result
+/// for virtual and for real peers. No fault begins after `end`.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
 
-/// True if a peer is told to switch the swarm.
+/// True if the scenario asks a peer to switch the swarm.
 bool has_switches(const Scenario& scenario);
 
-/// The hostile peers among `peers`, with their rules. If a rule says "any", they are drawn from the
-/// world's seed.
+/// The hostile peers among `peers`, with their rules. Peers of a rule with "any" are drawn from
+/// `seed`.
 std::map<std::size_t, HostileRule> hostile_peers(const Scenario& scenario, std::size_t peers,
                                                  std::uint64_t seed);
 

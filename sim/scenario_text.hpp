@@ -1,4 +1,4 @@
-// Scenarios as text: read, written and described with one table of keys.
+// Scenarios as text, which one table of keys reads, writes and describes.
 #pragma once
 
 #include <span>
@@ -13,17 +13,17 @@ namespace gv {
 
 struct ParsedScenario {
   Scenario scenario;
-  bool present = false;  ///< True if the file has a [scenario].
+  bool present = false;  ///< True if the file has a [scenario] table.
   Problems problems;
 };
 
-/// Reads the [scenario] of a file strictly. `alone` forbids anything else in the file, as for
-/// `launch --faults`.
+/// Reads the [scenario] of a file or text, and reports unknown keys. With `alone`, anything besides
+/// a scenario is a problem, as for `launch --faults`.
 ParsedScenario parse_scenario_file(const std::string& path, bool alone);
 ParsedScenario parse_scenario_text(std::string_view text, std::string_view name, bool alone);
 
-/// The keys of [scenario], and those of its lists by rule: SpeedRule, LinkRule, FaultRule and
-/// HostileRule.
+/// The keys of a struct: Scenario for [scenario], or SpeedRule, LinkRule, FaultRule or HostileRule
+/// for an entry of its lists.
 template <class Rule>
 std::span<const Setting<Rule>> scenario_settings();
 

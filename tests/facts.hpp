@@ -1,4 +1,4 @@
-// Looks facts up by their type.
+// Finds facts by their type.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// How many facts of type F there are; only those with `reason` if it is given.
+/// Number of facts of type F. If `reason` is given, only facts with that reason count.
 template <class F>
 std::size_t count_of(const std::vector<Fact>& facts, Reason reason = Reason::none) {
   return static_cast<std::size_t>(std::ranges::count_if(facts, [&](const Fact& fact) {
@@ -23,7 +23,7 @@ std::size_t count_of(const std::vector<Fact>& facts, Reason reason = Reason::non
   }));
 }
 
-/// The peer that a fact is about, if it is about one.
+/// The peer that a fact is about. Empty if the fact is about no peer.
 inline std::optional<PeerId> peer_of_fact(const Fact& fact) {
   return std::visit(
       [](const auto& known) -> std::optional<PeerId> {

@@ -1,5 +1,5 @@
-// The points of an all-reduce at which tests kill a peer, as named in docs/faults.md. The effects
-// that the node asks for show when a point is reached.
+// The points of an all-reduce at which tests kill a peer, as named in docs/faults.md. A point is
+// recognised by the effects that the node asks for.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace gv {
 inline const std::vector<std::string> lockstep_points = {"r1", "r2 confirmed", "r2", "r3",
                                                          "r4", "r5",           "r6", "r7"};
 
-/// Whether the point is reached only while peers agree on a generation.
+/// True if the point is reached only while peers agree on a generation.
 inline bool is_of_agreement(std::string_view point) { return point < "r3"; }
 
 template <class Kind>
@@ -29,7 +29,7 @@ bool sends(const NodeEffects& effects) {
   });
 }
 
-/// Whether a piece of a sum in one of the ring's rounds [from, until) is about to be sent.
+/// True if a piece of a sum is about to be sent in one of the ring's rounds [from, until).
 inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_t until) {
   return std::ranges::any_of(effects.transfers, [&](const Transfer& transfer) {
     const auto piece = piece_named(transfer.id);
@@ -37,7 +37,7 @@ inline bool sends_piece(const NodeEffects& effects, std::size_t from, std::size_
   });
 }
 
-/// Whether a node that sums along the ring and asks for these effects is at the point of that name.
+/// True if a node that sums along the ring and asks for these effects is at the point `point`.
 inline bool is_at(std::string_view point, const Node& node, const NodeEffects& effects) {
   const Generation* generation = node.as<AllReduceMode>()->generations()->agreement().generation();
   const std::size_t peers = generation == nullptr ? 1 : generation->order.size();

@@ -1,5 +1,5 @@
-// The points of a pipeline's run at which tests kill a peer, as named in docs/faults.md. The
-// effects that the node asks for show when a point is reached.
+// The points of a pipeline run at which tests kill a peer, as named in docs/faults.md. A node has
+// reached a point when it asks for certain effects.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace gv {
 
 inline const std::vector<std::string> pipeline_points = {"p1", "p2", "p3", "p4", "p5", "p6"};
 
-/// Whether a node of a pipeline that asks for these effects is at the point of that name.
+/// True if a node of a pipeline that asks for these effects is at the point with that name.
 inline bool is_at_pipeline_point(std::string_view point, const Node& node,
                                  const NodeEffects& effects) {
   const Generation* generation = node.as<PipelineMode>()->generations()->agreement().generation();

@@ -1,4 +1,4 @@
-// Tables of settings as Markdown: what the pages of settings must say.
+// Tables of settings in Markdown, as the pages of settings must show them.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace gv {
 inline constexpr const char* settings_head =
     "| Key | Value | Default | Meaning |\n|---|---|---|---|\n";
 
-/// A key with its type, default and meaning.
+/// The row of a table for one key, with its type, default and meaning.
 template <class Object>
 std::string settings_row(const Setting<Object>& setting) {
   std::string meaning(setting.meaning);

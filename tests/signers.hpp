@@ -1,4 +1,4 @@
-// Signers of peers in tests, which know each other's signatures.
+// Signers for peers in tests. They know each other's signatures.
 #pragma once
 
 #include <map>
@@ -9,7 +9,8 @@
 
 namespace gv {
 
-/// The same object for the same peer, so that its owners are equal; lives as long as the program.
+/// The signer of a peer. It lives as long as the program. Calls for the same peer return the same
+/// object, so that objects that refer to it compare equal.
 inline const Signer& signer_of(PeerId peer) {
   static std::map<PeerId, StandInSigner> signers;
   return signers.try_emplace(peer, peer, 42).first->second;

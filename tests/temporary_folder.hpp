@@ -1,7 +1,7 @@
 // A folder for one test.
 #pragma once
 
-#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
+#include <stdlib.h>  // mkdtemp is from POSIX, not from the standard library.
 
 #include <cstdlib>
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// A folder that is removed with the test, or kept for inspection if GRAPEVINE_KEEP is set.
+/// A folder that is removed after the test, or kept for inspection if GRAPEVINE_KEEP is set.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// Views of one mini-batch. Their owner (a sampler or a test set) must outlive every use. A sample
-/// has one label; a sequence has one at each position.
+/// Views of one mini-batch. The owner of the numbers (a sampler or a test set) must outlive every
+/// use. An ordinary sample has one label; a sequence has one at each position.
 struct Batch {
   std::span<const float> inputs;         ///< (batch, channels, height, width), row-major.
   std::span<const std::int32_t> labels;  ///< (batch, predictions) for classification; else empty.

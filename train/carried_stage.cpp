@@ -1,4 +1,4 @@
-// Copies parts of a stage to where they lie elsewhere.
+// Copies parts of a stage into and out of the parameters that a carrier holds.
 #include "train/carried_stage.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A stage of a pipeline, or slices of one, as its carrier holds it.
+// A stage of a pipeline, or slices of one, as held by its carrier.
 #pragma once
 
 #include <cstddef>
@@ -28,27 +28,27 @@ struct Flight {
   std::vector<float> inputs;
   std::vector<float> d_outputs;      ///< Last stage only: the gradient of the loss.
   std::vector<std::int32_t> labels;  ///< Last stage only: the labels in `truth`.
-  /// The version used in the forward pass.
+  /// The version of the parameters that the forward pass used.
   std::shared_ptr<std::vector<float>> parameters;
 };
 
 struct CarriedStage {
   using Parameters = std::shared_ptr<std::vector<float>>;
 
-  /// Copies to `values` and to the vectors of `others` those parameters of this carrier that are
-  /// also in `other`.
+  /// Copies the parameters that `other` also holds into `values`, and their optimiser vectors into
+  /// `others`.
   void copy_kept(const HeldParameters& other, std::span<float> values, Optimizer& others) const;
-  /// The state of a part of `size` parameters: the parameters, the optimiser's vectors, and its
-  /// updates.
+  /// Writes the state of a part of `size` parameters to `out`: the parameters, the optimiser's
+  /// vectors, and the number of the optimiser's updates.
   void copy_state(const PartOfStage& part, std::size_t size, std::span<float> out) const;
-  /// Takes over the state of a part that copy_state() wrote. An impossible optimiser state counts
-  /// as 0.
+  /// Takes over a part's state that copy_state() has written. An impossible optimiser state is
+  /// replaced by zeros.
   void adopt_state(const PartOfStage& part, std::size_t size, std::span<const float> state);
   /// Adds the gradient of the last micro-batch to the sum of a run.
   void add_gradient(bool with_common, const HeldValues<float>& sum) const;
-  /// A flight without a network, in the memory of a finished one.
+  /// Returns a flight without a network, which reuses the memory of a finished flight.
   Flight begin_flight();
-  /// Keeps the network and the memory of a finished flight for others.
+  /// Keeps the network and the memory of a finished flight for later flights.
   void keep_memory(Flight& flight);
   /// Undoes the updates of the run under way, and ends its flights.
   void abandon_run();
@@ -58,7 +58,8 @@ struct CarriedStage {
   Parameters before = nullptr;  ///< The version before the newest, kept if the schedule needs it.
   std::uint32_t version = 0;
   Optimizer optimizer;
-  /// The parameters before the run's first update, to undo a run with several updates; else null.
+  /// The parameters before the run's first update, kept to undo a run with several updates; null in
+  /// other runs.
   Parameters at_begin = nullptr;
   /// The optimiser at the time of `at_begin`.
   std::optional<Optimizer> optimizer_begin = std::nullopt;
@@ -67,7 +68,7 @@ struct CarriedStage {
   GroupPlace place = {};  ///< The place for which `spare_groups` were made.
   std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
   std::vector<std::vector<float>> spare_inputs = {};
-  std::vector<float> gradient;  ///< The gradient of one micro-batch, or a mean.
+  std::vector<float> gradient;  ///< The gradient of one micro-batch, or the mean of several.
   ParameterBound bound;
 
  private:

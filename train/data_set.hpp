@@ -14,8 +14,8 @@
 
 namespace gv {
 
-/// A data set, immutable once built. Either `bytes` or `floats` holds the inputs. A byte stands for
-/// (value / 255 - offset) * scale.
+/// A data set, immutable once built. Either `bytes` or `floats` holds the inputs. A byte b stands
+/// for (b / 255 - offset) * scale.
 struct DataSet {
   SampleShape shape{};
   std::vector<std::uint8_t> bytes;   ///< (samples, shape)
@@ -23,12 +23,13 @@ struct DataSet {
   std::vector<std::int32_t> labels;  ///< (samples, predictions) for classification, else empty.
   std::vector<float> targets;        ///< (samples, target_width) for regression, else empty.
   std::size_t classes = 0;           ///< Number of classes; 0 for regression.
-  std::size_t predictions = 1;       ///< Labels in one sample: one, or one for each position.
+  std::size_t predictions = 1;       ///< Labels in one sample: 1, or one for each position of a
+                                     ///< sequence.
   std::size_t target_width = 0;
   float offset = 0;
   float scale = 1;
-  /// If not null, the samples stay in files: the four vectors above are empty, and only a Sampler
-  /// reads samples.
+  /// If not null, the samples stay in files. Then `bytes`, `floats`, `labels` and `targets` are
+  /// empty, and only a Sampler reads samples.
   std::shared_ptr<const SampleBlocks> blocks = nullptr;
 
   std::size_t size() const {
@@ -38,8 +39,8 @@ struct DataSet {
   }
   std::size_t features() const { return shape[0] * shape[1] * shape[2]; }
 
-  /// Sets `offset` and `scale`. Floats, which must be unchanged since they were read, become (value
-  /// - offset) * scale.
+  /// Sets `offset` and `scale`. Each float becomes (value - offset) * scale. Floats must be
+  /// unchanged since they were read.
   void normalise(float new_offset, float new_scale);
 
   /// Writes sample `index` into `out` as features() floats. Not for samples in files.
@@ -49,7 +50,8 @@ struct DataSet {
   DataSet subset(std::span<const std::uint32_t> indices) const;
 };
 
-/// The result of a reader. `data` is null if there are problems; each names its file (and line).
+/// The result of a reader. If there are problems, `data` is null. Each problem names its file and,
+/// if it has one, the line.
 struct LoadedDataSet {
   std::shared_ptr<DataSet> data;
   Problems problems;

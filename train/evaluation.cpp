@@ -11,7 +11,8 @@
 namespace gv {
 
 std::size_t evaluation_batch(const DataSet& data) {
-  // This many predictions keep a processor busy; more would only take more memory for activations.
+  // This many predictions keep a processor busy. More would only take more memory for the
+  // activations.
   constexpr std::size_t predictions = 2048;
   return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
 }
@@ -35,7 +36,7 @@ Batch read_batch(const DataSet& data, std::size_t begin, std::size_t count,
 
 namespace {
 
-/// Calls visit(batch) for all samples, a batch at a time.
+/// Calls visit(batch) with consecutive batches until all samples have been visited.
 template <class Visit>
 void each_batch(const DataSet& data, Visit visit) {
   const std::size_t batch_max = evaluation_batch(data);

@@ -15,8 +15,8 @@ namespace gv {
 /// given to evaluate() must be made for this batch size.
 std::size_t evaluation_batch(const DataSet& data);
 
-/// The samples from `begin` on as one batch. `inputs` has room for their features, and must outlive
-/// the batch, as `data` must.
+/// Returns `count` samples from `begin` on as one batch. `inputs` must have room for their
+/// features. `inputs` and `data` must outlive the batch.
 Batch read_batch(const DataSet& data, std::size_t begin, std::size_t count,
                  std::span<float> inputs);
 
@@ -26,17 +26,19 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 /// The outputs of a model for each sample of a data set, (samples, outputs).
 std::vector<float> outputs_on(Model& model, std::span<const float> parameters, const DataSet& data);
 
-/// The coefficient of determination R2 = 1 - SS_res / SS_tot of a model, given its score on all of
-/// `data`, or on a part that represents all. The data must have targets t, or else the score must
-/// compare outputs with the inputs, which then serve as targets. SS_res is the sum of (output -
-/// t)^2 over all samples and outputs, and SS_tot the sum of (t - the mean of this output's
-/// targets)^2. 1 is perfect, 0 is as good as the means, and less is worse. Targets that do not vary
-/// give 1 if the model hits them, else 0. A loss that is not finite gives minus infinity.
+/// Returns the coefficient of determination R2 = 1 - SS_res / SS_tot of a model, given its score on
+/// all of `data`, or on a representative part. The data must have targets t; otherwise the score
+/// must compare outputs with the inputs, which then serve as targets. SS_res is the sum of (output
+/// - t)^2 over all samples and outputs. SS_tot is the sum of (t - mean)^2, where the mean is taken
+/// over the targets of each output. 1 is perfect, 0 is as good as predicting the means, and a
+/// negative value is worse than that. If the targets do not vary, the result is 1 if the model hits
+/// them, else 0. A loss that is not finite gives minus infinity.
 double determination(const Score& score, const DataSet& data);
 
 /// The quality of a model, besides its loss. Larger is better.
 struct Merit {
-  std::string_view name;  ///< "accuracy" for a score of labels, "r2" for one of targets or inputs.
+  std::string_view name;  ///< "accuracy" if the score is of labels, "r2" if it is of targets or
+                          ///< inputs.
   double value = 0;       ///< The accuracy from 0 to 1, or determination().
 };
 Merit merit_of(const Score& score, const DataSet& data);

@@ -1,4 +1,4 @@
-// Copies the rows of a batch that members read.
+// Copies the parts of a batch that the members of a group read.
 #include "train/group_batch.hpp"
 
 #include <algorithm>

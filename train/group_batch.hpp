@@ -11,19 +11,21 @@
 
 namespace gv {
 
-/// The inputs and the truth of a batch. Members that begin with strips of images get only the rows
-/// that they read, and all others the whole batch.
+/// The inputs and the truth of a batch. If members begin with strips of images, each gets only the
+/// rows that it reads; otherwise each gets the whole batch.
 class GroupBatch {
  public:
-  /// `stage` is the first one. A batch has `batch` samples and `truth` floats of truth.
+  /// `stage` must be the first stage. A batch has `batch` samples and `truth` floats of truth.
   GroupBatch(const SlicedStage& stage, std::size_t batch, std::size_t truth);
 
-  /// The first sum of a pass through the stage.
+  /// Returns the form of the first sum in a pass through the stage. This sum carries the batch to
+  /// the members.
   GroupSum sum() const;
-  /// Writes the summand of the first member: `whole` is its batch, the inputs and then the truth.
+  /// Writes the first member's summand to `out`. `whole` is that member's batch: the inputs,
+  /// followed by the truth.
   void give(std::span<const float> whole, const GroupPlace& place, std::span<float> out) const;
-  /// Writes the inputs from the sum, at their places in the whole batch. What the member does not
-  /// read stays as it is. Returns the truth.
+  /// Copies the inputs in the sum to their places in the whole batch `inputs`. Inputs that the
+  /// member does not read stay unchanged. Returns the truth.
   std::span<const float> take(std::span<const float> sum, const GroupPlace& place,
                               std::span<float> inputs) const;
 
@@ -32,7 +34,8 @@ class GroupBatch {
   std::size_t planes_;  ///< Planes of all images of a batch: one for each image and channel.
   std::size_t rows_;    ///< Rows of an image.
   std::size_t width_;   ///< Values in a row of a plane.
-  std::vector<Range> rows_read_;  ///< By slice; empty if members need whole images.
+  std::vector<Range> rows_read_;  ///< Rows that each slice reads; empty if members need whole
+                                  ///< images.
 };
 
 }  // namespace gv

@@ -17,8 +17,9 @@ void copy(float* x, float* out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) out[i] = Shared(x[i]).load(std::memory_order_relaxed);
 }
 
-/// Also writes the stored values to `own`, so that the next gradient needs no extra pass to copy
-/// them. So values written by another core are fetched once in a step, not twice.
+/// Makes a step of SGD on `x`, and also writes the new values to `own`. The next gradient then
+/// needs no separate pass that copies them, and values written by another core are fetched once in
+/// a step, not twice.
 void descend(float* x, const float* gradient, float* own, std::size_t n, float rate, float decay) {
   for (std::size_t i = 0; i < n; ++i) {
     Shared shared(x[i]);

@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// The learning rate of a step.
+/// Returns the learning rate of a step.
 using RateOfStep = std::function<double(std::uint64_t step)>;
 
 /// `spec.threads` workers for steps of plain SGD. Each has its own network, gradient and copy of
@@ -22,12 +22,12 @@ using RateOfStep = std::function<double(std::uint64_t step)>;
 ///   takes the number of the next step, which no other worker takes
 ///   g = gradient at its copy, on that step's batch
 ///   x_i -= lr (g_i + weight_decay x_i), by relaxed load and store (no store if the change is zero)
-///   its copy = the values it stored: the others' x of a moment ago, and its own change
+///   its copy = the values it stored, which contain the other workers' changes until then
 ///
 /// Every access to x while workers run is atomic, so there is no data race. If another worker
-/// updates an element between our load and our store, its update is lost. Hogwild tolerates this,
-/// the better the sparser the gradients are. Results depend on timing and are not reproducible.
-/// With a single worker they equal those of SGD, bit for bit.
+/// updates an element between our load and our store, its update is lost. Hogwild tolerates such
+/// losses, and they are rarer with sparser gradients. Results depend on timing and are not
+/// reproducible. With a single worker they equal those of SGD, bit for bit.
 ///
 /// Memory: for each worker two vectors as long as the parameters, a network, and two batches.
 class Hogwild {

@@ -15,8 +15,8 @@
 namespace gv {
 namespace {
 
-/// Number of networks to keep. Two sizes are enough if the batch changes rarely, and activations
-/// take much memory.
+/// Number of networks to keep, each for one batch size. Two are enough, because the batch rarely
+/// changes. More would need much memory for activations.
 constexpr std::size_t networks_max = 2;
 
 }  // namespace
@@ -125,7 +125,8 @@ std::span<const float> Model::predict(std::span<const float> parameters, const B
   check(batch.size <= batch_, "a batch to evaluate fits the model");
   std::span<const float> inputs = batch.inputs;
   if (batch.size < batch_) {
-    // The last batch of a data set is padded with zeros; it is not worth a network of its own.
+    // The last, smaller batch of a data set is padded with zeros: it is not worth a network of its
+    // own.
     padded_.assign(batch_ * elements(plan_.in), 0.0f);
     std::ranges::copy(batch.inputs, padded_.begin());
     inputs = padded_;

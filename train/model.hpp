@@ -17,49 +17,53 @@
 
 namespace gv {
 
-/// e to the mean loss: the number of equally likely classes with the same uncertainty.
+/// The exponential of the mean loss: the number of equally likely classes with the same
+/// uncertainty.
 double perplexity(const Score& score);
 
-/// The mean loss in bits. For text it is the size of a byte after compression by the model.
+/// The mean loss in bits. For text, this is the number of bits per byte to which the model could
+/// compress it.
 double bits_per_prediction(const Score& score);
 
-/// Scores a model's outputs (batch, outputs). `d_outputs` (same shape, may be empty) becomes the
-/// gradient of the mean loss over all predictions of the batch.
+/// Scores a model's outputs (batch, outputs). Overwrites `d_outputs` (same shape, or empty) with
+/// the gradient of the mean loss over all predictions of the batch.
 Score score_outputs(LossKind loss, std::span<const float> outputs, const Batch& batch,
                     std::span<float> d_outputs);
 
-/// Lists everything wrong with a spec for inputs of this shape and `predictions` labels in a sample
-/// (places are "layers[3]").
+/// Lists everything wrong with a spec for inputs of this shape and `predictions` labels for each
+/// sample. Problems name their places as in "layers[3]".
 Problems problems(const ModelSpec& spec, SampleShape input, std::size_t predictions = 1);
 
-/// A network for each of the batch sizes it is given. Holds activations and scratch space, never
+/// Keeps a network for each of the last two batch sizes. Holds activations and scratch space, never
 /// parameters. Not thread-safe. Movable.
 class Model {
  public:
-  /// `spec` must have no problems. Makes a network for `batch` samples at once.
+  /// `spec` must have no problems. Makes a network for batches of `batch` samples at once.
   Model(const ModelSpec& spec, SampleShape input, std::size_t batch);
 
   const Layout& layout() const { return plan_.layout; }
   std::size_t outputs() const { return plan_.outputs; }
-  /// The running statistics of batch norms, see statistics_of().
+  /// The ranges of batch norms' running statistics in the parameters; see statistics_of().
   std::vector<Range> statistics() const { return statistics_of(plan_); }
   /// The weights of dense layers that are not inside another layer and do not share weights,
   /// ascending.
   std::vector<DenseWeights> dense_weights() const;
 
   /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases, gains of one
-  /// and centres of clusters with a deviation of 0.1: a pure function of the model and `rng`. If
-  /// the spec's initial_deviation s is above 0, weights are normal with deviation s. Weights at the
-  /// end of one of R residual layers have s / sqrt(R), so that the size of their sum does not
-  /// depend on R (Radford 2019). An embedding's tables are always normal.
+  /// and cluster centres with a deviation of 0.1. The result depends only on the model and `rng`.
+  /// If the spec's initial_deviation s is above 0, weights are normal with deviation s. If there
+  /// are R residual layers, the weights at the end of each have deviation s / sqrt(R), so that the
+  /// size of the layers' sum does not depend on R (Radford 2019). An embedding's tables are always
+  /// normal.
   void initialise(std::span<float> parameters, Rng rng) const;
 
   /// Forward and backward pass on one batch in training mode. Overwrites `gradient` (same size as
   /// `parameters`) with the gradient of the mean loss over all predictions of the batch. Calls
-  /// `ready`, if given, with parts of it as they become final. Dropout draws from `rng`. The batch
-  /// may have any size, and the time is proportional to it. Networks for the two last sizes are
-  /// kept; another size costs the time to make one. For the weights at the offsets `factored` (of
-  /// dense_weights(), ascending), `gradient` gets the factors instead, see Network::give_factors().
+  /// `ready`, if given, with parts of the gradient as they become final. Dropout draws from `rng`.
+  /// The batch may have any size, and the time is proportional to its size. Networks for the last
+  /// two sizes are kept; another size costs the time to make a network. `factored` lists offsets of
+  /// dense_weights(), ascending. For these weights, `gradient` gets the factors instead, see
+  /// Network::give_factors().
   Score gradient(std::span<const float> parameters, const Batch& batch, std::span<float> gradient,
                  Rng& rng, const ReadyRange& ready = {},
                  std::span<const std::size_t> factored = {});

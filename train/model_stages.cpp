@@ -33,8 +33,7 @@ double operations(const LayerPlan& layer) {
                        static_cast<double>(elements(layer.in) / layer.rows) *
                        static_cast<double>(elements(layer.out) / layer.rows);
     case LayerKind::attention:
-      // The projections of every position, and two products of every position with each position
-      // before it.
+      // Each position has its projections, and two products with each position before it.
       return sum + 2 * weights * positions +
              2 * positions * positions * static_cast<double>(layer.in[2]);
     case LayerKind::lstm:
@@ -49,7 +48,8 @@ double operations(const LayerPlan& layer) {
   }
 }
 
-/// The mean number of floats in the rows that two neighbouring members exchange before a layer.
+/// The mean number of floats that two neighbouring members exchange as rows before the layers
+/// `readers`.
 std::size_t edges_of(const SlicedStage& whole, std::span<const LayerPlan> readers) {
   std::vector<std::size_t> cuts(whole.slices() - 1);
   std::iota(cuts.begin(), cuts.end(), 1);
@@ -58,8 +58,8 @@ std::size_t edges_of(const SlicedStage& whole, std::span<const LayerPlan> reader
   return rows * readers.front().in[0] * readers.front().in[2] / cuts.size();
 }
 
-/// What a group shares of a layer, which makes no pair with another one. `between` says what the
-/// layer before it leaves, and then what this one does.
+/// Describes in `work` how a group shares `layer`, which must not be part of a pair. `between` is
+/// what members have before the layer, and is updated to what they have after the layer.
 void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHave& between,
                     LayerWork& work) {
   using Kind = GroupStep::Kind;
@@ -96,14 +96,14 @@ void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHav
       for (const LayerPlan& inner : step.layers) unit.parameters += inner.end - inner.begin;
       unit.parameters -= biases_of(step.layers).size();
     }
-    // Two members sum their parts of the loss in place of the outputs.
+    // Members sum their parts of the loss instead of the outputs. The figure assumes two members.
     if (step.kind == Kind::classes) unit.outputs = 2 * loss_part_floats * step.layers.front().rows;
     work.units.push_back(unit);
     takes_strips = unit.has_strips;
   }
 }
 
-/// The number of elements of the ranges within `bounds`, which cut none of them.
+/// The number of elements in the ranges that lie within `bounds`. `bounds` must not cut any range.
 std::size_t size_within(const std::vector<Range>& ranges, const Range& bounds) {
   std::size_t size = 0;
   for (const Range& range : ranges) {

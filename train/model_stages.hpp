@@ -10,24 +10,26 @@
 
 namespace gv {
 
-/// The stages of a valid cut. Stages that groups can share have that many slices.
+/// The stages of a valid cut of `model` at `ends`. Stages that groups can share have `slices`
+/// slices.
 std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input,
                                        const std::vector<std::size_t>& ends, std::size_t slices);
 
-/// Layers that the members of a group share by model as one unit (layers_to_cut), or a layer that
-/// they share by rows. Figures are for one sample.
+/// Layers that the members of a group share as one unit: either layers whose outputs, heads,
+/// channels or tokens they divide (see layers_to_cut), or a layer whose rows they divide. Figures
+/// are for one sample.
 struct SharedUnit {
   double operations = 0;       ///< Multiplications and additions in a forward pass.
-  std::size_t parameters = 0;  ///< Parameters that members divide up.
+  std::size_t parameters = 0;  ///< Parameters that the members divide.
   std::size_t grains = 0;      ///< Pieces into which the unit can be divided.
   std::size_t inputs = 0;      ///< Floats that members sum in a backward pass.
   std::size_t outputs = 0;     ///< Floats that members sum in a forward pass.
-  /// Floats of the rows that two neighbouring members exchange, or of the statistics of a group
-  /// norm.
+  /// Floats that two neighbouring members exchange: rows, or the statistics of a group norm.
   std::size_t edges = 0;
-  std::size_t statistics = 0;  ///< Numbers of a batch norm by each member, for any batch.
-  bool has_strips = false;     ///< True if they share it by rows.
-  bool takes_strips = false;   ///< True if their strips come from the unit before.
+  /// Floats of batch norm statistics from each member, for any batch size.
+  std::size_t statistics = 0;
+  bool has_strips = false;    ///< True if the members share the unit by rows.
+  bool takes_strips = false;  ///< True if members get their rows from the previous unit.
 };
 
 /// The work of a layer for one sample, estimated from its shapes.
@@ -36,15 +38,16 @@ struct LayerWork {
   /// many.
   double operations = 0;
   std::size_t parameters = 0;
-  std::size_t sliced = 0;       ///< The part of these operations that the members of a group divide
-                                ///< among themselves.
-  std::size_t outputs = 0;      ///< Floats passed to the next layer and kept for the backward pass.
-  bool may_begin_stage = true;  ///< True if it has parameters and shares none with earlier layers.
-  /// What a group shares of it, if it makes no pair with another layer.
+  std::size_t sliced = 0;   ///< The part of the parameters that the members of a group divide.
+  std::size_t outputs = 0;  ///< Floats passed to the next layer and kept for the backward pass.
+  /// True if the layer has parameters and shares none with earlier layers.
+  bool may_begin_stage = true;
+  /// The units in which a group shares the layer, if the layer is not part of a pair.
   std::vector<SharedUnit> units;
-  bool begins_shared = false;  ///< True if its first parameters are in a unit.
-  /// Hidden units of the pair that it begins; 0: none. A pair is this layer and the dense layer
-  /// after the next, if both are in one stage and this one is not the second of a pair.
+  bool begins_shared = false;  ///< True if the layer's first parameters are in a shared unit.
+  /// Hidden units of the pair that this layer begins; 0 if it begins none. A pair consists of this
+  /// layer and the dense layer two places later. Both must be in one stage, and this layer must not
+  /// end another pair.
   std::size_t pair_grains = 0;
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
@@ -53,7 +56,7 @@ std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 bool can_share_stages(const ModelSpec& model, SampleShape input,
                       const std::vector<std::size_t>& ends);
 
-/// Lists everything wrong with a cut of this model; places are "pipeline.ends".
+/// Lists everything wrong with a cut of this model. All problems name the place "pipeline.ends".
 Problems cut_problems(const ModelSpec& model, SampleShape input,
                       const std::vector<std::size_t>& ends);
 

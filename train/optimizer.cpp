@@ -19,20 +19,20 @@ namespace {
 
 using Size = std::size_t;
 
-/// lamb: longer tensors count as having this length.
+/// lamb: a tensor with a larger norm is treated as if it had this norm.
 constexpr double longest_weight = 10;
 
-/// Parameters that are updated before their largest is looked for, while they are in a
-/// processor's first cache.
+/// Number of parameters in a block. The block's largest parameter is found while the block is still
+/// in the first-level cache.
 constexpr Size block_size = 4096;
 
 /// The fraction of running statistics that one step forgets.
 constexpr float statistics_rate = 0.1F;
 
-/// Zero for a subnormal value. Rounding keeps the smallest values from decaying any further, so a
-/// state without new gradients would stay subnormal for ever, and processors compute many times
-/// slower with such values. The bits are equal on all machines, unlike with a processor's own
-/// setting for subnormal values.
+/// Replaces a subnormal value with zero. Rounding keeps the smallest values from decaying any
+/// further, so a state without new gradients would stay subnormal for ever, and processors are many
+/// times slower with such values. Unlike a processor's own setting for subnormal values, this gives
+/// the same bits on all machines.
 inline float decayed(float value) {
   return std::abs(value) < std::numeric_limits<float>::min() ? 0.0F : value;
 }
@@ -78,10 +78,11 @@ GV_WIDE void rmsprop(float* __restrict x, const float* __restrict g, float* __re
 
 struct Moments {
   float beta1, beta2, epsilon;
-  float rate;     ///< Learning rate (1 for lamb) divided by the first moment's bias correction.
-  float unbias;   ///< One over the square root of the second moment's bias correction.
+  float rate;    ///< The learning rate (1 for lamb), divided by the first moment's bias correction.
+  float unbias;  ///< One over the square root of the second moment's bias correction.
   float coupled;  ///< Weight decay added to the gradient.
-  float shrink;   ///< Factor on the parameter: decoupled weight decay. For lamb, the decay itself.
+  /// Factor on the parameter for decoupled decay. For lamb, the weight decay itself.
+  float shrink;
 };
 
 GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restrict m,
@@ -94,8 +95,8 @@ GV_WIDE void adam(float* __restrict x, const float* __restrict g, float* __restr
   }
 }
 
-/// Squares are summed in a fixed number of lanes, so that the bits do not depend on a machine's
-/// vector width.
+/// Squares are summed in a fixed number of partial sums, so that the bits of the result do not
+/// depend on the machine's vector width.
 constexpr Size lanes = 16;
 using Lanes = std::array<double, lanes>;
 
@@ -129,7 +130,7 @@ GV_WIDE void lars(float* __restrict x, const float* __restrict g, float* __restr
   }
 }
 
-/// Updates the moments, and writes Adam's direction plus the weight decay.
+/// Updates the moments, and writes Adam's direction plus weight decay to `out`.
 GV_WIDE void lamb_direction(const float* __restrict x, const float* __restrict g,
                             float* __restrict m, float* __restrict s, float* __restrict out, Size n,
                             Moments c) {
@@ -153,17 +154,20 @@ bool has_second(OptimizerKind kind) {
   return kind == OptimizerKind::adagrad || kind == OptimizerKind::rmsprop || has_moments(kind);
 }
 
-/// The largest ratio of a first moment and the square root of the second, by the inequality of
-/// Cauchy and Schwarz for the two weighted sums over past gradients; infinite if there is none.
+/// The largest possible ratio of a first moment to the square root of the second. It follows from
+/// the Cauchy-Schwarz inequality for the two weighted sums over past gradients. Infinite if there
+/// is no bound.
 double moments_ratio(const OptimizerSpec& spec) {
   const double squared = spec.beta1 * spec.beta1 / spec.beta2;
   if (!(squared < 1) || spec.beta2 >= 1) return std::numeric_limits<double>::infinity();
   return (1 - spec.beta1) / std::sqrt((1 - spec.beta2) * (1 - squared));
 }
 
-/// Room for rounding, and for an optimiser that had different settings before it was resumed.
+/// Factor on moments_ratio() that leaves room for rounding, and for an optimiser that had different
+/// settings before it was resumed.
 constexpr double ratio_slack = 10;
-/// The squares of smaller gradients round to 0.
+/// First moments up to this size are always allowed: the squares of such small gradients may round
+/// to 0.
 constexpr double smallest_moment = 1e-12;
 
 }  // namespace
@@ -230,7 +234,7 @@ void Optimizer::step_by_tensor(std::span<float> parameters, std::span<const floa
 float Optimizer::step(std::span<float> parameters, std::span<const float> gradient,
                       double learning_rate) {
   check(parameters.size() == gradient.size(), "one gradient for each parameter");
-  // One pass over the whole vector is quicker than one over each piece between statistics.
+  // Updating the whole vector at once is quicker than updating each piece between statistics.
   std::vector<float> followed;
   for (const Range& range : statistics_) {
     for (Size i = range.begin; i < range.end; ++i) {
@@ -268,7 +272,7 @@ float Optimizer::step_parameters(std::span<float> parameters, std::span<const fl
   return std::bit_cast<float>(largest);
 }
 
-/// Updates parameters from the `begin`-th on, each by itself.
+/// Updates the parameters of the block at `begin`, each independently of the others.
 void Optimizer::step_block(std::span<float> parameters, std::span<const float> gradient,
                            std::size_t begin, double learning_rate) {
   const Size n = parameters.size();
@@ -301,7 +305,7 @@ void Optimizer::step_block(std::span<float> parameters, std::span<const float> g
       break;
     case OptimizerKind::lars:
     case OptimizerKind::lamb:
-      break;  // They step by tensor.
+      break;  // These two are updated by whole tensors, not by blocks.
     case OptimizerKind::adam:
     case OptimizerKind::adamw: {
       const bool decoupled = spec_.kind == OptimizerKind::adamw;

@@ -20,39 +20,37 @@ std::size_t optimizer_vectors(const OptimizerSpec& spec);
 /// True if this optimiser uses OptimizerSpec's momentum.
 bool has_momentum(const OptimizerSpec& spec);
 
-/// One optimiser over one flat vector. With g the gradient (plus weight_decay * x, except for
-/// adamw and lamb):
-///
-///   sgd       x -= lr g
-///   momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
-///   nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x)
-///   adagrad   s += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011)
-///   rmsprop   s = d s + (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012)
-///   adam      m, s averages of g, g^2;  x -= lr m' / (sqrt(s') + eps)      (Kingma 2015)
-///   adamw     adam, and besides x -= lr weight_decay x                     (Loshchilov 2019)
-///
-/// where m' and s' are corrected for their bias; and separately for each tensor w, so that large
-/// batches do not diverge where gradients are large compared with weights:
+/// One optimiser over one flat vector x. lr is the learning rate, mu the momentum, d the decay of a
+/// mean square, and g the gradient (plus weight_decay * x, except for adamw and lamb): sgd       x
+/// -= lr g momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
+/// nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x) adagrad   s
+/// += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011) rmsprop   s = d s +
+/// (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012) adam      m, s averages of g,
+/// g^2;  x -= lr m' / (sqrt(s') + eps)      (Kingma 2015) adamw     adam, and also x -= lr
+/// weight_decay x                        (Loshchilov 2019) where m' and s' are corrected for their
+/// bias. Two optimisers scale the step of each tensor w, so that training with large batches does
+/// not diverge where gradients are large compared with weights:
 ///
 ///   lars      v = mu v + t g;  w -= lr v, t = trust |w| / (|g without decay| + weight_decay |w| +
 ///             eps)                                                         (You 2017)
 ///   lamb      r = m' / (sqrt(s') + eps) + weight_decay w;  w -= lr min(|w|, 10) r / |r| (You 2020)
 ///
 /// Tensors of one dimension (biases and scales of norms) use t = 1 in lars, a step of length |r| in
-/// lamb, and no weight decay. So does a tensor of zeros, and in lars one whose gradient is zero.
+/// lamb, and no weight decay. The same holds for a tensor of zeros and, in lars, for a tensor whose
+/// gradient is zero.
 ///
-/// Momentum is kept in gradient units. In weight units the difference of two positions would
-/// contain the changes that gossip has mixed in between.
+/// The velocity v is a sum of gradients. If it were a difference of two values of x, it would
+/// contain the changes that gossip has mixed in between them.
 class Optimizer {
  public:
-  /// `statistics` are ranges of running statistics in the flat vector, which see no learning rate,
-  /// momentum or decay: x -= 0.1 g, as in PyTorch's batch norm.
+  /// `statistics` are the ranges of running statistics in the flat vector. They are updated without
+  /// learning rate, momentum or decay: x -= 0.1 g, as in PyTorch's batch norm.
   Optimizer(OptimizerSpec spec, const Layout& layout, std::vector<Range> statistics = {});
   /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
   /// One update. Both spans have the size given at construction. Returns the largest magnitude of
-  /// the parameters after it; infinite or NaN if any is.
+  /// the parameters after the update, which is infinite or NaN if any parameter is.
   float step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
 
   /// The state vectors and their names, for checkpoints.
@@ -61,25 +59,25 @@ class Optimizer {
   /// Adds updates that were made elsewhere to the count.
   void count(std::uint64_t updates) { updates_ += updates; }
 
-  /// Restores vectors() and updates(). Returns an empty string, or why they do not fit; then
-  /// nothing has changed.
+  /// Restores vectors() and updates(). Returns an empty string on success. Otherwise returns why
+  /// they do not fit, and changes nothing.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
-  /// The state in one piece for sending: its number of floats, a copy in a fixed order into a span
-  /// of that size, and the inverse.
+  /// The state as one vector for sending. state_size() is its number of floats, copy_state() copies
+  /// it in a fixed order to a span of that size, and adopt_state() is the inverse.
   std::size_t state_size() const { return first_.size() + second_.size(); }
   void copy_state(std::span<float> out) const;
   void adopt_state(std::span<const float> state, std::uint64_t updates);
   /// The vectors of the state, in the order of copy_state().
   std::vector<std::span<float>> state();
   std::vector<std::span<const float>> state() const;
-  /// Sets the count of updates, after all of the state was replaced.
+  /// Sets the count of updates. Call after all of the state was replaced.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
-  /// True if an optimiser of this kind can have made the state, which may be of some parameters
-  /// only: no second moment is negative, no velocity is larger than the largest gradients would
-  /// make it, and no first moment is larger than its second moment allows. All values must be
-  /// finite.
+  /// True if an optimiser of this kind could have produced the state: no second moment is negative,
+  /// no velocity is larger than the largest gradients would make it, and no first moment is larger
+  /// than its second moment allows. The state may cover only some of the parameters. All values
+  /// must be finite.
   bool is_possible(std::span<const float> state) const;
 
   /// Resets all state to zero.
@@ -91,7 +89,7 @@ class Optimizer {
   void set_weight_decay(double weight_decay) { spec_.weight_decay = weight_decay; }
 
  private:
-  /// A tensor of a layout. Scalars and vectors do not adapt.
+  /// A tensor of a layout. `adapts` is false for scalars and vectors.
   struct Part {
     std::size_t begin = 0;
     std::size_t size = 0;
@@ -99,7 +97,7 @@ class Optimizer {
   };
 
   std::vector<std::string> names() const;
-  /// The step of the optimiser on all elements.
+  /// Makes the optimiser's step on all elements, including running statistics.
   float step_parameters(std::span<float> parameters, std::span<const float> gradient,
                         double learning_rate);
   void step_block(std::span<float> parameters, std::span<const float> gradient, std::size_t begin,

@@ -6,7 +6,8 @@
 namespace gv {
 namespace {
 
-/// Parameters may grow by this factor from the seed's largest one, or from 1.
+/// Parameters may grow to this multiple of the initial model's largest magnitude, or of 1 if that
+/// is larger.
 constexpr float growth_max = 1000;
 
 }  // namespace

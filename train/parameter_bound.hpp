@@ -5,18 +5,17 @@
 
 namespace gv {
 
-/// Holds parameters within a thousand times the largest of the seed's model, or 1000 if that is
-/// more. Sums and means may contain values that hostile peers have invented. These must not make a
-/// model so large that gradients are no longer finite.
+/// Keeps parameters within a thousand times the largest magnitude in the initial model (made from
+/// the seed), or within 1000 if that is more. Hostile peers may put any values into sums and means.
+/// Such values must not make a model so large that gradients are no longer finite.
 class ParameterBound {
  public:
-  /// `largest`: the largest magnitude of the parameters by the seed.
+  /// `largest`: the largest magnitude of the initial parameters.
   explicit ParameterBound(float largest);
 
   /// Call after each change to which other peers contributed. `before` and `after`: the largest
-  /// magnitude before and after the change. A model that did not begin with the seed's values may
-  /// stay as large as it was. Returns the largest magnitude now: `after`, or less if a parameter
-  /// was too large and has been clamped.
+  /// magnitude before and after the change. A model that was already larger than the bound may stay
+  /// as large as it was. Clamps parameters that are too large. Returns the largest magnitude now.
   float hold(std::span<float> parameters, float before, float after) const;
 
   /// The bound for a model whose largest magnitude was `before`.

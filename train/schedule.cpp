@@ -36,7 +36,8 @@ double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64
       }
       return rate;
     case ScheduleKind::cosine: {
-      // The last step is steps_total - 1. A run of one step has no room to fall.
+      // The last step is steps_total - 1. The span is at least 1, even if no steps are left after
+      // warm-up.
       const std::uint64_t span =
           steps_total > spec.warmup_steps + 1 ? steps_total - 1 - spec.warmup_steps : 1;
       const double progress = std::clamp(

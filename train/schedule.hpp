@@ -8,16 +8,17 @@
 
 namespace gv {
 
-/// The learning rate of step `step` (from 0) of `steps_total`. The peak is learning_rate, times
-/// batch / reference_batch if the linear scaling rule (Goyal 2017) is on. Warm-up rises as (step +
-/// 1) / warmup_steps. The cosine (Loshchilov 2017) falls from the end of warm-up to final_fraction
-/// of the peak at the last step. If the batch grows instead (Smith 2018), the rate falls only at
-/// those steps at which the batch does not grow.
+/// The learning rate of step `step` (from 0) of `steps_total`. The peak is spec.learning_rate,
+/// times batch / reference_batch if the linear scaling rule (Goyal 2017) is on. Warm-up rises as
+/// (step + 1) / warmup_steps. The cosine (Loshchilov 2017) falls from the end of warm-up to
+/// final_fraction of the peak at the last step. With growing_batch (Smith 2018), the batch grows at
+/// the first `batch_growths` steps of `step_at`, and the rate falls only at the other steps of
+/// `step_at`.
 double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                      std::uint64_t steps_total);
 
-/// The same, but after warm-up the schedule is at `position`, also counted in steps of
-/// `steps_total`: if the swarm's progress decides, it differs from the peer's own step.
+/// Like learning_rate(), but after warm-up the schedule uses `position` (0 to `steps_total`) in
+/// place of `step`. The two differ if the schedule follows the swarm's progress.
 double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                         double position, std::uint64_t steps_total);
 

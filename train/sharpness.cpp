@@ -1,4 +1,4 @@
-// Power iteration with differences of gradients.
+// Finds the sharpness by power iteration with differences of gradients.
 #include "train/sharpness.hpp"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace gv {
 namespace {
 
-/// Number of widths that are tried, each half of the one before.
+/// Number of widths to try for the differences of gradients. Each is half the previous one.
 constexpr int widths = 8;
 
-/// The Hessian times a vector, and what this product shows about the vector.
+/// The Hessian times a vector of length 1, with some figures about the product.
 struct Product {
   std::vector<float> values;
   double quotient = 0;  ///< Rayleigh quotient.
@@ -28,7 +28,8 @@ class Hessian {
   Hessian(const GradientAt& gradient, std::span<const float> x)
       : gradient_(gradient), x_(x), at_(x.size()), low_(x.size()) {}
 
-  /// `v` is of length 1. Empty if a value is not finite.
+  /// The product with `v`, by a difference of gradients at distances `width` on both sides of `x`.
+  /// `v` must have length 1. Returns nullopt if a value is not finite.
   std::optional<Product> times(std::span<const float> v, double width) {
     Product product{.values = std::vector<float>(v.size())};
     move(v, width);
@@ -72,7 +73,8 @@ void make_unit(std::vector<float>& v, double length) {
   for (float& value : v) value = static_cast<float>(static_cast<double>(value) / length);
 }
 
-/// Iterates with one width from `v`, which becomes the last vector.
+/// Power iteration with one width, which starts from `v` and replaces it with the last vector.
+/// Returns nullopt if a value is not finite.
 std::optional<Sharpness> iterate(Hessian& hessian, std::vector<float>& v, double width,
                                  const SharpnessOptions& options) {
   Sharpness found;
@@ -125,7 +127,8 @@ GradientAt gradient_on(Model& model, const DataSet& data, std::size_t samples) {
       const double weight = static_cast<double>(batch.size) / static_cast<double>(all);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += weight * static_cast<double>(part[i]);
     }
-    // For running statistics, a gradient holds their difference from the batch's instead.
+    // Where parameters are running statistics, the gradient has their difference from the batch's
+    // statistics in place of a derivative.
     for (const auto& [begin, end] : model.statistics()) {
       std::fill(sum.begin() + static_cast<std::ptrdiff_t>(begin),
                 sum.begin() + static_cast<std::ptrdiff_t>(end), 0.0);

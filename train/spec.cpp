@@ -1,4 +1,4 @@
-// The models that have a name.
+// Builds the models that have a name.
 #include "train/spec.hpp"
 
 namespace gv {

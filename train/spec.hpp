@@ -40,23 +40,23 @@ enum class LayerKind {
   kernel_features
 };
 
-/// The source of a batch norm's running statistics: one peer's batches, or the mean over all peers
-/// whose models are mixed.
+/// The source of a batch norm's running statistics: this peer's batches only, or the mean over all
+/// peers whose models are mixed.
 enum class Statistics : std::uint8_t { local, pooled };
 
 /// How a convolution is computed; see layers/convolution_method.
 enum class ConvolutionMethod : std::uint8_t { automatic, direct, winograd, im2col, fft };
 
-/// The type to which dense layers and convolutions round the factors of their products. Products
-/// and sums are float32 either way, and so are parameters, gradients and everything else.
+/// The type to which dense layers and convolutions round the factors of their products. Everything
+/// else is always float32, including products, sums, parameters and gradients.
 enum class Precision : std::uint8_t { float32, bf16 };
 
-/// What weight matrices are computed with: their own values, or each with one of -a, 0 and a (see
-/// layers/ternary). Parameters, which training changes, are float32 either way.
+/// The values that weight matrices use in products: the parameters themselves, or each rounded to
+/// one of -a, 0 and a (see layers/ternary). The trained parameters are always float32.
 enum class WeightValues : std::uint8_t { floats, ternary };
 
-/// How the members of a group share a layer, if it can be shared in this way: by outputs, heads,
-/// channels or tokens, by rows of images, or not at all.
+/// How the members of a group share a layer, where the layer allows it. `model` divides outputs,
+/// heads, channels or tokens; `rows` divides the rows of images.
 enum class LayerSplit : std::uint8_t { automatic, none, model, rows };
 
 /// One layer of an explicit list. Fields that a kind does not use keep their defaults.
@@ -68,22 +68,25 @@ struct LayerSpec {
   std::size_t kernel = 0;  ///< conv2d, pools: side of the square window.
   /// conv2d, pools: step between windows; 0 means 1 for conv2d and `kernel` for pools.
   std::size_t stride = 0;
-  /// conv2d: zeros on each side. max_pool: places on each side that are never the largest.
+  /// conv2d: zeros on each side. max_pool: positions on each side that never count as the largest.
   std::size_t padding = 0;
-  ConvolutionMethod convolution = ConvolutionMethod::automatic;  ///< conv2d.
-  std::size_t groups = 1;                                        ///< group_norm: number of groups.
-  double rate = 0.5;  ///< dropout: probability of dropping an activation.
-  double gamma = 1;   ///< kernel_features: the kernel is exp(-gamma |x - z|^2).
+  /// conv2d: method of computing it.
+  ConvolutionMethod convolution = ConvolutionMethod::automatic;
+  std::size_t groups = 1;  ///< group_norm: number of groups.
+  double rate = 0.5;       ///< dropout: probability of dropping an activation.
+  double gamma = 1;  ///< kernel_features: the kernel of samples x and z is exp(-gamma |x - z|^2).
   /// dense, layer_norm: apply the same layer to every row of {positions, 1, width}.
   bool per_position = false;
-  /// dense: use the embedding's table of tokens as weights; only the biases are its own.
+  /// dense: use the embedding's token table as weights, so that only the biases are the layer's
+  /// own.
   bool tied = false;
-  Statistics statistics = Statistics::local;  ///< batch_norm.
+  Statistics statistics = Statistics::local;  ///< batch_norm: source of the running statistics.
   std::size_t vocabulary = 0;                 ///< embedding: number of ids.
   std::size_t heads = 0;  ///< attention: number of heads, a divisor of the width.
-  LayerSplit split = LayerSplit::automatic;  ///< dense, conv2d, pools, embedding, attention.
-  /// residual: y = x + layers(x). stack: y = layers(x). concat: the outputs of the layers, each of
-  /// which takes x, joined along the channels.
+  /// dense, conv2d, pools, embedding, attention: how a group shares the layer.
+  LayerSplit split = LayerSplit::automatic;
+  /// residual: y = x + layers(x). stack: y = layers(x). concat: each layer takes x, and their
+  /// outputs are joined along the channels.
   std::vector<LayerSpec> layers;
   /// residual: y = shortcut(x) + layers(x), needed where the layers change the shape.
   std::vector<LayerSpec> shortcut;
@@ -91,7 +94,7 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
-/// reconstruction: half the squared distance of the outputs to the inputs; labels and targets are
+/// reconstruction: half the squared distance between outputs and inputs; labels and targets are
 /// ignored.
 enum class LossKind { cross_entropy, hinge, squared, reconstruction };
 
@@ -100,7 +103,8 @@ constexpr bool takes_labels(LossKind loss) {
   return loss == LossKind::cross_entropy || loss == LossKind::hinge;
 }
 
-/// The expansion of `kind = "mlp" | "lenet" | "cnn" | "linear"`, or of an explicit list.
+/// The layers of a model: the expansion of `kind = "mlp" | "lenet" | "cnn" | "linear"`, or an
+/// explicit list.
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
@@ -130,8 +134,8 @@ struct TransformerSpec {
   friend bool operator==(const TransformerSpec&, const TransformerSpec&) = default;
 };
 /// GPT-2's stack (Radford 2019) over ids below `vocabulary`: an embedding; in each block x +
-/// attention(norm(x)), then x + dense(gelu(dense(norm(x)))), four times as wide inside; a norm, and
-/// at every position a dense layer with `vocabulary` outputs.
+/// attention(norm(x)), then x + dense(gelu(dense(norm(x)))) with an inner width four times as
+/// large; then a norm; then, at every position, a dense layer with `vocabulary` outputs.
 ModelSpec transformer(const TransformerSpec& spec, std::size_t vocabulary);
 
 enum class OptimizerKind { sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lars, lamb };
@@ -143,7 +147,8 @@ struct OptimizerSpec {
   double beta1 = 0.9;     ///< Used by adam, adamw and lamb.
   double beta2 = 0.999;   ///< Used by adam, adamw and lamb.
   double epsilon = 1e-8;  ///< Used by all but sgd, momentum and nesterov.
-  double trust = 0.001;   ///< lars: length of a tensor's step relative to the tensor, at rate 1.
+  /// lars: length of a tensor's step relative to the tensor's norm, at rate 1.
+  double trust = 0.001;
   double weight_decay = 0.0;  ///< Weight decay, added to the gradient except for adamw and lamb.
 
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
@@ -154,16 +159,18 @@ enum class ScheduleKind { constant, step, cosine, growing_batch };
 struct ScheduleSpec {
   ScheduleKind kind = ScheduleKind::constant;
   double learning_rate = 0.02;   ///< The peak: the rate at the reference batch, after warm-up.
-  std::size_t warmup_steps = 0;  ///< Linear ramp up to the learning rate.
-  /// step: multiply by `step_factor` at each of these steps. growing_batch: see `batch_factor`.
+  std::size_t warmup_steps = 0;  ///< Number of steps in which the rate rises linearly to the peak.
+  /// step: multiply the rate by `step_factor` at each of these steps. growing_batch: see
+  /// `batch_factor`.
   std::vector<std::size_t> step_at;
   double step_factor = 0.1;
-  /// growing_batch: multiply the batch by this at the first `batch_growths` of these steps, and
-  /// divide the rate by it at the others.
+  /// growing_batch: multiply the batch by this at the first `batch_growths` steps of `step_at`, and
+  /// divide the rate by it at the other steps.
   std::size_t batch_factor = 2;
   std::size_t batch_growths = 3;
-  double final_fraction = 0.0;      ///< cosine: rate at the last step as a fraction of the peak.
-  std::size_t reference_batch = 0;  ///< Linear scaling rule: rate * batch / reference; 0 = off.
+  double final_fraction = 0.0;  ///< cosine: rate at the last step as a fraction of the peak.
+  /// Linear scaling rule: the peak is multiplied by batch / reference_batch. 0 means no scaling.
+  std::size_t reference_batch = 0;
 
   friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
 };
@@ -172,7 +179,7 @@ enum class PartitionKind { iid, dirichlet, by_label, shared, leased, clusters };
 
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
-  double alpha = 0.5;  ///< dirichlet: concentration; a small one makes shards differ strongly.
+  double alpha = 0.5;  ///< dirichlet: concentration; a small value makes shards differ strongly.
   std::size_t labels_per_peer = 2;  ///< by_label: number of labels of each peer.
 
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
@@ -183,20 +190,21 @@ struct TrainerSpec {
   ModelSpec model;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
-  std::size_t batch = 64;     ///< Samples in a step of run_steps(). Schedules scale with it.
+  std::size_t batch = 64;  ///< Samples in a step of run_steps(). Schedules scale with this number.
   std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
-  std::size_t threads = 1;    ///< Workers of run_steps(). More than one: Hogwild, without locks.
-  std::uint64_t steps = 0;    ///< The whole budget of steps. Schedules end here.
-  /// True if the budget is the swarm's: the schedule follows the swarm's progress, and `steps` is
-  /// only the number of steps in which the schedule is written.
+  /// Number of workers in run_steps(). Several workers share the parameters without locks.
+  std::size_t threads = 1;
+  std::uint64_t steps = 0;  ///< The whole budget of steps. Schedules end here.
+  /// True if the whole swarm shares one budget. The schedule then follows the swarm's progress, and
+  /// `steps` is only the schedule's nominal length.
   bool follows_swarm = false;
-  /// True if read_from() sets which samples are read, in the order that all peers share.
+  /// True if all peers share one order of samples, and read_from() sets where this peer reads.
   bool is_leased = false;
-  /// In a population: the settings that vary besides learning rate and momentum, which are not used
+  /// In a population: the hyperparameters that vary. Their learning rate and momentum are not used
   /// here.
   Hyperparameters varied;
   std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
-  /// This replica's number. It determines its own order of samples and dropout.
+  /// This replica's number. It determines the replica's order of samples and its dropout.
   std::uint64_t peer = 0;
 
   /// The number that determines the order of samples; nullopt if all peers have the same order.
@@ -209,12 +217,13 @@ struct TrainerSpec {
 struct StagesSpec {
   TrainerSpec trainer;  ///< The training of each stage. `batch` is the size of a micro-batch.
   std::vector<std::size_t> ends;  ///< One past the last layer of each stage, ascending.
-  bool recomputes = false;  ///< Keep only the inputs of each stage and recompute the activations.
-  bool keeps_versions = false;  ///< True if a run has more than one update.
-  /// Number of samples of all peers in an update's mean, for the linear scaling rule; 0 means those
-  /// of one micro-batch.
+  /// True if only the inputs of each stage are kept, and other activations are recomputed.
+  bool recomputes = false;
+  bool keeps_versions = false;  ///< True if a pipeline run has more than one update.
+  /// Number of samples in an update's mean, over all peers, for the linear scaling rule. 0 means
+  /// the samples of one micro-batch.
   std::size_t samples_an_update = 0;
-  /// The slices of a stage that groups can share; 0 if there are no groups.
+  /// Number of slices in a stage that groups can share; 0 if there are no groups.
   std::size_t slices = 0;
 };
 

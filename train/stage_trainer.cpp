@@ -1,4 +1,4 @@
-// Trains stages: keeps the micro-batches in flight and the versions of the parameters.
+// Trains stages, and keeps the micro-batches in flight and the versions of the parameters.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -35,7 +35,8 @@ GV_WIDE void scale_to(float* __restrict x, const float* __restrict y, std::size_
   for (std::size_t i = 0; i < n; ++i) x[i] = scale * y[i];
 }
 
-/// The places of a stage's running statistics at a peer. They are common to all carriers.
+/// Where a stage's running statistics are in a peer's held parameters. All carriers have all of
+/// them.
 std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& held) {
   std::vector<Range> statistics = statistics_of(plan);
   for (Range& range : statistics) {
@@ -47,8 +48,8 @@ std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& he
 /// Trains the layers of each stage in the same way as the trainer of a whole model.
 class StageTrainer final : public StageLearner {
  public:
-  /// The first stage draws its samples from `shard`, and those of tests from `test`, which may be
-  /// null. The spec and its cut must be valid.
+  /// The first stage draws training samples from `shard`, and test samples from `test` unless that
+  /// is null. The spec and its cut must be valid.
   StageTrainer(StagesSpec spec, std::shared_ptr<const DataSet> shard,
                std::shared_ptr<const DataSet> test)
       : spec_(std::move(spec)),
@@ -297,7 +298,7 @@ class StageTrainer final : public StageLearner {
   void update(std::size_t stage, const HeldValues<const float>& sum,
               std::size_t micro_batches) override {
     CarriedStage& own = *carried_[stage];
-    // Versions that are still in use stay unchanged; only the newest version changes.
+    // Change only the newest version. Older versions that are still in use stay unchanged.
     if (spec_.keeps_versions) {
       if (own.version == 0) {
         own.at_begin = own.newest;
@@ -357,8 +358,8 @@ class StageTrainer final : public StageLearner {
  private:
   const ModelPlan& plan(std::size_t stage) const { return stages_[stage].plan(); }
 
-  /// Carriers with different slices must hold their common values at the same bound, so the bound
-  /// does not depend on the rest.
+  /// Clamps parameters that a change has made too large. Carriers with different slices must clamp
+  /// their common values at the same bound, so for them the bound does not depend on `before`.
   void hold(CarriedStage& own, float before, float after) {
     const bool is_cut = !own.held.own.empty();
     held_ += own.bound.hold(*own.newest, is_cut ? 0 : before, after) == after ? 0 : 1;
@@ -374,7 +375,7 @@ class StageTrainer final : public StageLearner {
     return make_network(plan(stage), spec_.trainer.batch);
   }
 
-  /// A pass of a test, unless it is `training`.
+  /// Makes one part of a group's forward pass. `training` is false in a test.
   Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                      std::span<const float> in, std::span<float> out, bool training) {
     const std::size_t first = pass.stage == 0 ? 1 : 0;
@@ -395,7 +396,7 @@ class StageTrainer final : public StageLearner {
     return {};
   }
 
-  /// Begins the flight of a micro-batch in a group.
+  /// Begins a micro-batch's pass through the group's network.
   void begin_flight(const PassPart& pass, const GroupPlace& place, std::span<const float> in) {
     CarriedStage& own = *carried_[pass.stage];
     if (own.place != place) {
@@ -420,7 +421,7 @@ class StageTrainer final : public StageLearner {
     own.flights.insert_or_assign(pass.number, std::move(flight));
   }
 
-  /// The sums of groups in the newest version of the stages.
+  /// The sums that a group makes in a pass through the newest stage, the last of `stages_`.
   std::vector<GroupSum> sums_of(bool is_first, bool backward) const {
     std::vector<GroupSum> sums = gv::group_sums(stages_.back(), backward, !is_first);
     for (GroupSum& sum : sums) sum = sum.times(spec_.trainer.batch);
@@ -432,7 +433,8 @@ class StageTrainer final : public StageLearner {
     return spec_.trainer.batch * elements(plan(stage).in);
   }
 
-  /// The first member of a group draws a batch and writes what it gives to all.
+  /// The group's first member draws a batch and writes each member's part of it to `out`. The other
+  /// members write zeros.
   void give_batch(std::size_t draw, bool training, const GroupPlace& place, std::span<float> out) {
     if (!place.is_first()) {
       std::ranges::fill(out, 0.0F);
@@ -447,7 +449,7 @@ class StageTrainer final : public StageLearner {
     group_batch_->give(drawn_for_group_, place, out);
   }
 
-  /// Writes the peer's own batch number `draw` of the run, and its truth.
+  /// Writes the inputs and then the labels or targets of the peer's batch `draw` of the run.
   void draw_batch(std::size_t draw, std::span<float> out) {
     const std::size_t size = spec_.trainer.batch;
     std::uint64_t position = position_;
@@ -457,7 +459,7 @@ class StageTrainer final : public StageLearner {
     write_truth(batch, out.subspan(batch.inputs.size()));
   }
 
-  /// Writes batch `number` of the test samples, and their truth.
+  /// Writes the inputs and then the labels or targets of batch `number` of the test samples.
   void read_test(std::size_t number, std::span<float> out) const {
     check(test_ != nullptr && test_->size() > 0, "a test has samples");
     const std::size_t size = spec_.trainer.batch;
@@ -481,8 +483,7 @@ class StageTrainer final : public StageLearner {
   void take_truth(std::size_t stage, std::span<const float> truth, Flight& flight) const {
     flight.truth.assign(truth.begin(), truth.end());
     if (stage + 1 < stages() || shard_->classes == 0) return;
-    // Labels come from other peers, so one of a class that does not exist is replaced by one that
-    // does.
+    // Labels come from other peers, so replace labels of classes that do not exist.
     const auto last = static_cast<float>(whole_.outputs / shard_->predictions - 1);
     flight.labels.resize(flight.truth.size());
     std::ranges::transform(flight.truth, flight.labels.begin(), [last](float label) {
@@ -490,7 +491,7 @@ class StageTrainer final : public StageLearner {
     });
   }
 
-  /// Computes the loss, or passes the outputs on.
+  /// Computes the loss in the last stage. In other stages, writes outputs and truth to `out`.
   Score end_forward(std::size_t stage, Flight& flight, std::span<const float> outputs,
                     std::span<float> out) {
     if (stage + 1 == stages()) {
@@ -503,7 +504,8 @@ class StageTrainer final : public StageLearner {
     return {};
   }
 
-  /// Gives the same numbers each time that a micro-batch passes a stage, also in recomputation.
+  /// The generator for dropout. It is the same for each pass of a micro-batch through a stage, so
+  /// recomputation drops the same units.
   Rng dropout(std::size_t stage, std::uint32_t number) const {
     return Rng(spec_.trainer.seed).fork("dropout").fork(step_).fork(number).fork(stage);
   }
@@ -512,7 +514,8 @@ class StageTrainer final : public StageLearner {
     return spec_.trainer.batch * (shard_->classes > 0 ? shard_->predictions : shard_->target_width);
   }
 
-  /// Labels are sent as floats, which hold whole numbers exactly up to 2^24.
+  /// Writes labels or targets. Labels are sent as floats, which hold whole numbers exactly up to
+  /// 2^24.
   void write_truth(const Batch& batch, std::span<float> out) const {
     if (shard_->classes > 0) {
       std::ranges::transform(batch.labels, out.begin(),
@@ -540,7 +543,7 @@ class StageTrainer final : public StageLearner {
     return found->second;
   }
 
-  /// The flight with its activations, recomputed if necessary.
+  /// The micro-batch in flight with its activations, which are recomputed if necessary.
   Flight& ready_flight(std::size_t stage, std::uint32_t number) {
     Flight& found = flight_of(stage, number);
     if (!found.network) {
@@ -564,17 +567,18 @@ class StageTrainer final : public StageLearner {
   ModelPlan whole_;
   Sampler sampler_;
   std::vector<SlicedStage> stages_;
-  std::vector<std::vector<GroupSum>> forward_sums_;  ///< Sums of groups, by stage.
+  /// The sums that groups make in a forward pass, by stage.
+  std::vector<std::vector<GroupSum>> forward_sums_;
   std::vector<std::vector<GroupSum>> backward_sums_;
-  std::optional<GroupBatch> group_batch_;  ///< Set with the first stage.
-  /// The batch that we drew last for our group. It is kept for its memory.
+  std::optional<GroupBatch> group_batch_;  ///< Set by the constructor.
+  /// The last batch that we drew for our group, kept so that its memory is reused.
   std::vector<float> drawn_for_group_;
   std::vector<std::size_t> test_sum_counts_;  ///< The number of forward sums in a test, by stage.
   std::vector<std::optional<CarriedStage>> carried_;
   std::uint64_t step_ = 0;
   std::uint64_t position_ = 0;
   std::uint64_t held_ = 0;
-  Score tested_;  ///< Score of the test under way.
+  Score tested_;  ///< Score of the current test.
 };
 
 }  // namespace

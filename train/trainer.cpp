@@ -19,7 +19,7 @@
 namespace gv {
 namespace {
 
-/// Hyperparameters from a file allow no larger batch than a config does.
+/// The largest batch that hyperparameters from a file may set. A config has the same limit.
 constexpr double largest_batch = 65536;
 
 /// The number of outputs that the last layer's settings give; 0 if they give none.
@@ -28,8 +28,7 @@ std::size_t outputs_of(const ModelSpec& spec) {
   return says ? spec.layers.back().units : 0;
 }
 
-/// On entry the vectors are anchor and model; on return they are anchor minus model, and the
-/// anchor.
+/// Undoes local steps: replaces `anchor` with anchor - x, and `x` with the old anchor.
 GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const float from = anchor[i];
@@ -38,10 +37,10 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
   }
 }
 
-/// The built-in learner. In addition to the rules of Learner: gradient() takes 1 to batch_max
-/// samples of the shard, and the first call with a size other than the last two costs some
-/// milliseconds more. A task throws DataError if it needs samples in files that cannot be read;
-/// then the learner has made the steps before that one, and nothing of that step.
+/// The built-in learner. In addition to the rules of Learner, gradient() takes 1 to batch_max
+/// samples of the shard. A call takes some milliseconds longer if its batch size differs from the
+/// last two. A task throws DataError if it needs samples in files that cannot be read. Then all
+/// steps before the failed one are complete, and the failed step has changed nothing.
 class Trainer final : public Learner, public Tunable {
  public:
   /// This replica trains on `shard`, which is shared and immutable. `aside`: see Sampler.
@@ -63,15 +62,16 @@ class Trainer final : public Learner, public Tunable {
     bound_.emplace(largest_magnitude(parameters_));
   }
 
-  /// From now on run_steps() without `direct` makes its steps in `spec.threads` parallel workers,
-  /// which `together` runs (see Hogwild). Only for plain SGD.
+  /// From now on, run_steps() without `direct` uses `spec.threads` parallel workers, which
+  /// `together` runs (see Hogwild). Only for plain SGD.
   void step_together(RunTogether together) { hogwild_.emplace(spec_, shard_, std::move(together)); }
 
-  /// From now on this replica can be a member of a population. It is validated on `samples`, at
-  /// least one.
+  /// From now on, this replica can be a member of a population. It is validated on `samples`, of
+  /// which there must be at least one.
   void hold_out(std::shared_ptr<const DataSet> samples) { validation_ = on(std::move(samples)); }
 
-  /// From now on test_merit() measures the model on `samples`, at least one.
+  /// From now on, test_merit() measures the model on `samples`, of which there must be at least
+  /// one.
   void test_on(std::shared_ptr<const DataSet> samples) { test_ = on(std::move(samples)); }
 
   const Layout& layout() const override { return model_.layout(); }
@@ -216,7 +216,8 @@ class Trainer final : public Learner, public Tunable {
   /// Null before hold_out().
   Tunable* tunable() override { return validation_ ? this : nullptr; }
 
-  /// The hyperparameters of schedule and optimiser. At first they are the spec's.
+  /// The current hyperparameters of the schedule and the optimiser. They begin with the spec's
+  /// values.
   Hyperparameters hyperparameters() const override {
     Hyperparameters own = spec_.varied;
     own.learning_rate = spec_.schedule.learning_rate;
@@ -224,7 +225,7 @@ class Trainer final : public Learner, public Tunable {
     return own;
   }
 
-  /// Values that are 0 in the spec stay unchanged.
+  /// A weight decay or batch of 0 leaves the current one unchanged.
   void set_hyperparameters(const Hyperparameters& hyperparameters) override {
     spec_.varied = hyperparameters;
     spec_.schedule.learning_rate = hyperparameters.learning_rate;
@@ -254,17 +255,18 @@ class Trainer final : public Learner, public Tunable {
   }
   void read_from(std::uint64_t position) override { move_to(step_, position); }
 
-  /// Gathers the batch of the next step, assuming that it is as large as the last. Does not change
-  /// any result.
+  /// Reads the batch of the next step ahead, assuming that it is as large as the last one. Does not
+  /// change any result.
   void prefetch() override {
-    // Between a gradient and its update, nobody knows yet where the next batch of leased data is.
+    // Between a gradient and its update, the place of the next batch of leased data is not yet
+    // known.
     if (spec_.is_leased && (drawn_ > 0 || position_after_)) return;
     const std::uint64_t next = position_after_.value_or(sampler_.after(position_, drawn_));
     sampler_.prefetch(next, batch_size_);
   }
 
  private:
-  /// Samples that this replica does not train on, and a model for batches of them.
+  /// Samples that this replica does not train on, and a model to evaluate them in batches.
   struct Evaluation {
     std::shared_ptr<const DataSet> samples;
     Model model;
@@ -276,8 +278,8 @@ class Trainer final : public Learner, public Tunable {
     return {std::move(samples), std::move(model)};
   }
 
-  /// The schedule's position at this step of ours. Until the replica is told of more progress, the
-  /// swarm is assumed to be as fast as if all peers were alike.
+  /// The schedule's position at our step `step`. Between reports of progress, the replica assumes
+  /// that the swarm advances as if all peers were as fast as this one.
   double position_at(std::uint64_t step) const {
     if (!spec_.follows_swarm) return static_cast<double>(step);
     const auto all = static_cast<double>(spec_.steps);
@@ -305,7 +307,8 @@ class Trainer final : public Learner, public Tunable {
     return total;
   }
 
-  /// Continues at another step. Samples drawn for an update that will not come are drawn again.
+  /// Continues at another step. Samples that were drawn for an abandoned update will be drawn
+  /// again.
   void move_to(std::uint64_t new_step, std::uint64_t new_position) {
     step_ = new_step;
     position_ = new_position;
@@ -314,27 +317,27 @@ class Trainer final : public Learner, public Tunable {
     largest_.reset();
   }
 
-  /// The largest magnitude of the parameters. Every change of these forgets it.
+  /// The largest magnitude of the parameters. The value is cached until the parameters change.
   float largest_parameter() {
     if (!largest_) largest_ = largest_magnitude(parameters_);
     return *largest_;
   }
 
-  /// How large parameters may be after a change even if that is beyond their bound.
+  /// The magnitude that parameters may have after a change, even if their bound is smaller.
   float largest_allowed() { return holds_steps_ ? first_largest_ : largest_parameter(); }
 
-  /// The model that we have now may be as large as it is, see hold_steps().
+  /// Lets the model stay as large as it is now, see hold_steps().
   void admit_as_first() { first_largest_ = std::max(first_largest_, largest_parameter()); }
 
-  /// Clamps parameters that a change has made too large. `before`: the result of
-  /// largest_allowed() before it.
+  /// Clamps parameters that a change has made too large. `before`: largest_allowed() before the
+  /// change.
   void hold(float before) {
     const float after = largest_parameter();
     largest_ = bound_->hold(parameters_, before, after);
     held_ += *largest_ == after ? 0 : 1;
   }
 
-  /// Takes over the model of another step. If that step is later, other peers have finished the sum
+  /// Takes over the model of another step. If it is a later step, other peers have finished the sum
   /// with our contribution, so our samples count as used and our local steps as made.
   void take_over(std::span<const float> others, std::uint64_t new_step) {
     const bool is_first = step_ == 0;
@@ -353,29 +356,28 @@ class Trainer final : public Learner, public Tunable {
   Model model_;
   Sampler sampler_;
   Optimizer optimizer_;
-  /// The optimiser, and below the sampler's position, after the last local_steps(). Kept until
-  /// end_local_steps().
+  /// The optimiser after the last local_steps(). Used by end_local_steps().
   Optimizer optimizer_after_;
   std::optional<std::uint64_t> position_after_;
   std::vector<float> parameters_;
   std::optional<ParameterBound> bound_;  ///< Set by the constructor.
-  std::optional<float> largest_;         ///< See largest_parameter(); none: not known.
-  bool holds_steps_ = false;             ///< See hold_steps().
-  /// The largest magnitude of a model that we began or resumed with, 0 before one was needed.
+  std::optional<float> largest_;         ///< See largest_parameter(). Empty if not known.
+  bool holds_steps_ = false;             ///< True if hold_steps() is on.
+  /// The largest magnitude of the models that we began or resumed with; 0 until it is needed.
   float first_largest_ = 0;
   std::uint64_t held_ = 0;
-  std::vector<float> gradient_;  ///< The gradient of run_steps(). Empty before the first call.
+  std::vector<float> gradient_;  ///< The gradient in run_steps(). Empty before the first call.
   std::shared_ptr<const DataSet> shard_;
-  std::optional<Hogwild> hogwild_;  ///< Set if several threads make the steps of run_steps().
+  std::optional<Hogwild> hogwild_;  ///< Set if run_steps() uses several threads.
   std::uint64_t step_ = 0;
-  std::uint64_t position_ = 0;      ///< Position in the sampler's order.
-  std::size_t drawn_ = 0;           ///< Number of samples in the last gradient, until its update.
-  std::size_t batch_size_;          ///< Number of samples in the last gradient.
-  std::size_t whole_batch_;         ///< Number of samples in the last update.
-  double factor_ = 1;               ///< Factor on every update.
+  std::uint64_t position_ = 0;  ///< Position in the sampler's order.
+  std::size_t drawn_ = 0;    ///< Number of samples in the last gradient; 0 once the update is made.
+  std::size_t batch_size_;   ///< Number of samples in the last gradient.
+  std::size_t whole_batch_;  ///< Number of samples in the last update.
+  double factor_ = 1;        ///< Factor on every update.
   std::uint64_t batch_growth_ = 1;  ///< Factor on the batch of run_steps().
-  double progress_ = 0;             ///< Progress of the swarm, when we were last told.
-  std::uint64_t progress_at_ = 0;   ///< Our step when we were last told.
+  double progress_ = 0;             ///< The swarm's progress as last reported, 0 to 1.
+  std::uint64_t progress_at_ = 0;   ///< Our step when `progress_` was last reported.
   std::optional<Evaluation> validation_;
   std::optional<Evaluation> test_;
 };

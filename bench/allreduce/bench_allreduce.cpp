@@ -1,4 +1,4 @@
-// Starts the ranks, reads their times and prints those of the slowest.
+// Starts the ranks, reads their times and prints the slowest rank's.
 #include "bench/allreduce/bench_allreduce.hpp"
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// The quantile `part` (0 to 1) of the sorted values, interpolated linearly.
+/// The `part` quantile (0 to 1) of the sorted values, interpolated linearly.
 double quantile(const std::vector<double>& sorted, double part) {
   const double place = part * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);
@@ -142,7 +142,7 @@ class Ranks {
   struct Rank {
     PeerAddresses addresses;
     std::filesystem::path log;
-    std::streamoff read = 0;  ///< How many bytes of the log have been read.
+    std::streamoff read = 0;  ///< Number of bytes of the log read so far.
     std::optional<ChildProcess> process;
     std::vector<Json> rows;
   };
@@ -156,8 +156,7 @@ class Ranks {
   void dismiss();
 
   BenchAllreduceOptions options_;
-  // Declared before the processes, because destroying the processes kills them and the folder must
-  // outlive them.
+  // Declared before the processes: their destructors kill them, and the folder must outlive them.
   Scratch folder_;
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
@@ -176,7 +175,7 @@ Ranks::Ranks(const BenchAllreduceOptions& options, std::size_t peers) : options_
   for (std::size_t number = 0; number < peers; ++number) start(number);
 }
 
-/// Every rank dials the ranks before it.
+/// Starts the process of rank `number`, which dials all lower ranks.
 void Ranks::start(std::size_t number) {
   const ReduceTask& task = options_.task;
   Rank& rank = ranks_[number];
@@ -237,8 +236,8 @@ void Ranks::take_rows(Json& rows) {
 
 void Ranks::check_alive() {
   if (interrupted_) throw std::runtime_error("interrupted");
-  // The first rank to fail makes the others fail too. If a rank was killed, that is the cause, so
-  // name it.
+  // The first failure makes the other ranks fail too. A rank that was killed is the cause, so
+  // report that rank.
   std::optional<std::size_t> failed;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
     const auto ending = ranks_[number].process->ending();
@@ -276,7 +275,7 @@ void Ranks::run(Json& rows) {
   dismiss();
 }
 
-/// Ends the ranks, each of which waits until no other needs it.
+/// Ends the ranks. Each of them waits until no other rank needs it.
 void Ranks::dismiss() {
   for (Rank& rank : ranks_) rank.process->signal(SIGTERM);
   const auto give_up = Clock::now() + last_generation_deadline;

@@ -1,5 +1,5 @@
-// Measures how fast vectors are summed over real links, with a process for each rank. Prints a
-// table of sizes and numbers of ranks.
+// Measures how fast vectors are summed over real links with one process per rank, and prints a
+// table.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace gv {
 
 struct BenchAllreduceOptions {
   ReduceTask task;
-  std::vector<std::size_t> peers;  ///< Numbers of ranks to measure, each at least 2.
-  std::filesystem::path json;      ///< File for the rows with all times. Empty means none.
-  std::filesystem::path program;   ///< The grapevine binary.
+  std::vector<std::size_t> peers;  ///< Numbers of ranks to measure with, each at least 2.
+  std::filesystem::path json;      ///< File for the rows and all times. Empty means none.
+  std::filesystem::path program;   ///< Path of the grapevine binary.
 };
 
 /// Formats a size, for example "64 KiB".
@@ -25,9 +25,9 @@ std::string bytes_text(std::size_t bytes);
 /// nullopt for other text.
 std::optional<std::size_t> bytes_from_text(const std::string& text);
 
-/// For each number of ranks, starts one process for each rank, with new keys in a temporary folder,
-/// and prints a row for each size as it is measured. The time of a sum is that of its slowest rank.
-/// The processes end with this one, however it ends. Returns 0, or 1 with a message if a rank
+/// For each number of ranks, starts one process per rank with new keys in a temporary folder, and
+/// prints a row for each size as it is measured. The time of a sum is that of its slowest rank. The
+/// processes end when this one ends, for whatever reason. Returns 0, or 1 with a message if a rank
 /// failed, nothing arrived for two minutes or the user interrupted.
 int bench_allreduce(const BenchAllreduceOptions& options);
 

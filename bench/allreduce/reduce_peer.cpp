@@ -1,4 +1,4 @@
-// Control links and lanes like those of a peer, used for one collective after another.
+// Runs one collective after another over control links and lanes like those of a peer.
 #include "bench/allreduce/reduce_peer.hpp"
 
 #include <fmt/format.h>
@@ -42,15 +42,15 @@ using Clock = std::chrono::steady_clock;
 using Vector = std::shared_ptr<Floats>;
 
 constexpr auto meeting_deadline = std::chrono::seconds(30);
-/// A loaded machine is slow, but not broken, so wait long.
+/// A loaded machine is slow but not broken, so wait long.
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
-constexpr std::uint64_t generation = 1;  ///< The only generation: its members never change.
+constexpr std::uint64_t generation = 1;  ///< The only generation, because its members never change.
 
-/// Number of elements in a piece. Pieces are reduced in parallel.
+/// Number of elements in a bucket. Buckets are reduced in parallel.
 constexpr std::size_t bucket_elements = 4 << 20;
-/// Target for the total time of all collectives of one size.
+/// Target for the total time of all timed collectives of one size.
 constexpr double row_seconds = 1;
 constexpr std::size_t repeats_max = 1000;
 
@@ -83,13 +83,13 @@ std::uint64_t random_number() {
   return value;
 }
 
-/// The vectors of a sum, which are used repeatedly.
+/// The vectors of a sum. They are reused for every repetition.
 struct Sum {
   AllReduceShape shape;
   Vector input;               ///< Our contribution.
   std::vector<Vector> works;  ///< Buffers for results.
 
-  /// A result buffer from which nothing is being sent any more.
+  /// Returns a result buffer from which nothing is being sent any more.
   Vector blank() {
     for (const Vector& work : works) {
       if (work.use_count() == 1) return work;
@@ -129,7 +129,7 @@ class ReducePeer {
   PeerId self_{};
   std::vector<PeerId> order_;
   std::shared_ptr<SharedBuffer> lent_;  ///< Must outlive everything that is sent.
-  /// Shared by blocks that are not sent yet, so its use count shows whether any are left.
+  /// Blocks that are not sent yet share this pointer, so its use count shows whether any are left.
   std::shared_ptr<const bool> unsent_ = std::make_shared<bool>();
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGTERM};
@@ -140,7 +140,7 @@ class ReducePeer {
   std::set<PeerId> contacts_;
   std::set<std::string> lane_kinds_;
   std::string failure_;
-  /// True once all sizes are measured. Lost lanes do not matter after that.
+  /// True once all sizes are measured. From then on, lost lanes do not matter.
   bool measured_ = false;
   bool ended_ = false;
 
@@ -231,16 +231,16 @@ void ReducePeer::end() {
   ended_ = true;
   fail("ended from outside");
   if (::getppid() == parent_) return;
-  // The launcher is gone, so no other process cleans up: each rank removes its own files, and the
-  // last one the rest.
+  // The launcher is gone and cannot clean up. Each rank removes its own files, and the last rank
+  // removes the shared ones.
   std::error_code ignored;
   std::filesystem::remove_all(options_.folder / names_[options_.rank], ignored);
   std::filesystem::remove(options_.folder / "authorized_peers", ignored);
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Pins ranks to processors as peers in mode `allreduce` do, like mpirun even if each rank has its
-/// own processor, because the scheduler would sometimes put two ranks on the same one.
+/// Pins ranks to processors as mode `allreduce` pins peers. Pins even if each rank has its own
+/// processor, as mpirun does, because the scheduler would sometimes put two ranks on the same one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {
@@ -251,8 +251,8 @@ void ReducePeer::keep_place() {
   }
 }
 
-/// Runs the loop until `holds` is true. Like peers in mode `allreduce`, it busy-polls only during
-/// sums, because ranks that are starting have to compute.
+/// Runs the loop until `holds` is true. Like a peer in mode `allreduce`, it busy-polls only during
+/// sums, because ranks that are starting need the processor.
 void ReducePeer::await(const std::function<bool()>& holds) {
   while (!holds()) {
     if (reduce_ && !reduce_->done()) {
@@ -284,13 +284,13 @@ void ReducePeer::run() {
   await([this] { return ended_; });
 }
 
-// ---- Operations ----
+// ---- Collectives ----
 
 std::pmr::memory_resource* ReducePeer::memory() const {
   return lent_ ? lent_.get() : std::pmr::get_default_resource();
 }
 
-/// Makes vectors of that size, and everything else that is needed to sum them.
+/// Makes vectors of that size, and everything else needed to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
   const double crowd =
       static_cast<double>(order_.size()) / static_cast<double>(processors_.count());
@@ -318,7 +318,7 @@ Vector ReducePeer::operate(Sum& sum) {
   ++operation_;
   reduce_.reset();
   reduce_.emplace(sum.shape, self_, operation_, 1.0f, sum.input, sum.blank());
-  // The first pieces are already being sent while the next are prepared.
+  // Sending of the first buckets begins while later ones are prepared.
   for (std::size_t bucket = 0; bucket < sum.shape.buckets.size(); ++bucket) {
     Effects out;
     reduce_->ready(bucket, out);
@@ -333,7 +333,7 @@ Vector ReducePeer::operate(Sum& sum) {
   return reduce_->result();
 }
 
-/// Waits until the lanes have sent everything of the last collective.
+/// Waits until the lanes have sent all blocks of the last collective.
 void ReducePeer::flush() {
   reduce_.reset();
   await([&] { return unsent_.use_count() == 1; });
@@ -353,7 +353,8 @@ void ReducePeer::operate_checked(Sum& sum) {
   }
 }
 
-/// Takes a block. A rank is at most one collective ahead of another, because a sum needs all ranks.
+/// Accepts a block. A rank is at most one collective ahead of another, because a sum needs all
+/// ranks.
 void ReducePeer::receive_block(PeerId from, const Block& block) {
   Effects out;
   const bool taken = reduce_ && reduce_->receive(from, block, out);
@@ -377,8 +378,8 @@ void ReducePeer::carry_out(Effects& effects) {
 
 // ---- Measurements ----
 
-/// The number of repetitions, equal at all ranks: they sum the times that they measured and use the
-/// sum.
+/// Chooses the number of repetitions. All ranks sum their measured times and use the sum, so all
+/// choose the same number.
 std::size_t ReducePeer::agree_on_repeats(std::size_t bytes, double seconds) {
   if (options_.task.repeats > 0) return options_.task.repeats;
   Sum votes{.shape = {.order = order_, .generation = generation, .buckets = {{0, 1}}},

@@ -1,5 +1,6 @@
-// Runs the methods in turn, so that a change of the machine's speed affects all of them. Measures
-// processor time, which other programs disturb less.
+// Alternates between the methods of convolution, so that a change in the machine's speed affects
+// all of them. Measures processor time, because other programs disturb it less than wall-clock
+// time.
 #include "bench/convolution/bench_convolution.hpp"
 
 #include <fmt/format.h>
@@ -27,9 +28,9 @@ using Json = nlohmann::ordered_json;
 constexpr double seconds_each = 1;
 constexpr std::size_t repeats_min = 3;
 constexpr std::size_t repeats_max = 1000;
-/// A layer whose input has at most this many channels counts as the first layer of a model.
+/// A layer with at most this many input channels counts as the first layer of a model.
 constexpr std::size_t pixel_numbers_max = 3;
-/// The largest number of inputs or outputs of one sample, and of parameters.
+/// The largest allowed number of a sample's inputs or outputs, and of parameters.
 constexpr std::size_t numbers_max = std::size_t{1} << 24;
 constexpr std::array passes = {"forward", "backward_input", "backward_weight"};
 
@@ -38,7 +39,7 @@ double processor_seconds() {
   return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
 
-/// One way to compute a layer.
+/// One method of computing a layer.
 struct Contender {
   std::string_view name;
   ConvolutionMethod method;
@@ -50,7 +51,8 @@ constexpr std::array contenders = {Contender{"direct", ConvolutionMethod::direct
                                    Contender{"fft", ConvolutionMethod::fft},
                                    Contender{"bf16", ConvolutionMethod::direct, Precision::bf16}};
 
-/// A network of one layer by one contender; none if the contender cannot compute the layer here.
+/// A network with a single layer, computed by one contender. It has no network if the contender
+/// cannot compute the layer here.
 class Runner {
  public:
   Runner(const ConvolutionShape& shape, const Contender& contender, std::size_t batch)
@@ -115,8 +117,7 @@ class Runner {
 
   std::string_view name_;
   std::unique_ptr<Network<float>> network_;
-  bool is_inside_ =
-      false;  ///< Not the first layer, so the layer before needs the gradient of its inputs.
+  bool is_inside_ = false;  ///< False for a first layer, which needs no input gradient.
   std::vector<float> parameters_, inputs_, d_outputs_, gradient_;
   std::array<std::vector<double>, 3> seconds_;
 };

@@ -1,4 +1,4 @@
-// Sorts what a person asks about, and reads keys, lists, config and data once.
+// Sorts doctor's arguments, and reads keys, lists, config and data once.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -25,7 +25,7 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-/// Stores the subject in its place. Returns what is wrong with it, or an empty list.
+/// Stores `subject` in the field for its kind. Returns what is wrong with it, or an empty list.
 Problems sort(const std::string& subject, Patient& patient) {
   const std::size_t at = subject.find('@');
   const std::string address = at == std::string::npos ? subject : subject.substr(at + 1);
@@ -58,8 +58,8 @@ Problems sort(const std::string& subject, Patient& patient) {
   return {};
 }
 
-/// The file that was given. Without one, the first file that exists in the folder, in the one above
-/// it (where `launch` writes it) or in the present one.
+/// The path of a key or list: `given` if that is not empty; else an existing file `name` in
+/// `folder` or, as `launch` writes it, in the folder above; else `name` in the current folder.
 std::filesystem::path credential(const std::string& given, const std::filesystem::path& folder,
                                  const char* name) {
   if (!given.empty()) return given;
@@ -69,7 +69,7 @@ std::filesystem::path credential(const std::string& given, const std::filesystem
                                             : std::filesystem::path(name);
 }
 
-/// Takes key and list from the certificates of the run folder. Returns false if it has none.
+/// Reads key and list from the certificates in the run folder. Returns false if it has none.
 bool read_certificates(Patient& patient) {
   if (patient.folder.empty() || !has_swarm(patient.folder)) return false;
   Credentials& mine = patient.credentials;
@@ -97,7 +97,7 @@ void read_credentials(Patient& patient) {
   if (is_there(mine.authorized_file)) mine.authorized = load_authorized_peers(mine.authorized_file);
 }
 
-/// True if the config came with the ticket by which the folder's peer joined.
+/// True if the config is from the swarm that the folder's peer joined by a ticket.
 bool is_joined(const Patient& patient) {
   return !patient.folder.empty() && has_swarm(patient.folder) &&
          patient.run.path == swarm_folder(patient.folder) / "config.toml";
@@ -113,7 +113,7 @@ void read_run(Patient& patient) {
       run.path, {.data_folder = data.folder, .peers = {}, .has_own_data = data.is_in_program});
   if (!run.is_sound() || run.is_data_in_program) return;
   const Config& config = run.parsed.config;
-  // Another peer has written this config, which may name files only in some places.
+  // Another peer has written this config, so it may name files only in certain places.
   if (is_joined(patient)) {
     run.data_problems = problems_of_places(config, patient.folder, data.folder);
   }

@@ -1,4 +1,4 @@
-// What each check looks at, and the table of them.
+// What each check examines, and the table of checks.
 #include "cli/doctor/checks.hpp"
 
 #include <fmt/format.h>
@@ -20,10 +20,11 @@
 namespace gv {
 namespace {
 
-/// Number of vectors as long as the model that a peer keeps, without those of its rule
-/// (docs/operations.md).
+/// Number of vectors that a peer keeps, each as long as the model. The vectors of its mixing rule
+/// come on top (docs/operations.md).
 constexpr double copies_of_model = 6;
-/// From this speed on, the measurement may show the other peer's limit.
+/// At or above this speed, in bytes per second, the other peer's limit may determine the
+/// measurement.
 constexpr double echo_nearly_bounded = 0.9 * echo_bytes_per_second;
 
 Diagnoses check_config(Patient& patient) {
@@ -48,7 +49,7 @@ std::uint64_t now_s() {
                                         .count());
 }
 
-/// A guest with a ticket needs neither a key nor a list.
+/// True for a guest with a ticket, who needs neither a key nor a list.
 bool is_guest(const Patient& patient) {
   return patient.ticket && patient.options.key.empty() && !patient.credentials.swarm;
 }
@@ -101,7 +102,7 @@ Diagnoses check_allow_list(Patient& patient) {
            .remedy = "write the line that keygen prints on each machine into it"}};
 }
 
-/// The line for allow-lists of our key.
+/// The line for our key in allow-lists.
 std::string own_line(const Credentials& mine) {
   const auto place = mine.place();
   return fmt::format("{} {}", place ? mine.authorized->peers[*place].name : "NAME",
@@ -153,7 +154,7 @@ Diagnoses check_folder(Patient& patient) {
                                document.is_object() ? peer_line(document) : "a peer")}};
 }
 
-/// The members that the running peer does not reach itself.
+/// Lists the members that the running peer reaches only through other peers.
 Diagnoses check_links(Patient& patient) {
   const auto document = parse_peer_json<nlohmann::json>(patient.status);
   if (!document.is_object()) return {};
@@ -169,7 +170,8 @@ Diagnoses check_links(Patient& patient) {
 
 Diagnoses check_clock(Patient&) { return {judge(probe_clock())}; }
 
-/// A text of the running peer about itself: the address at which it listens.
+/// An address at which the running peer listens: the field `name` of what it states about itself.
+/// Empty if no peer runs.
 std::string own_address(const Patient& patient, const char* name) {
   const auto document = parse_peer_json<nlohmann::json>(patient.status);
   if (!document.is_object()) return {};
@@ -210,7 +212,7 @@ Diagnoses check_control_port(Patient& patient) {
   return judge_control_port(connection);
 }
 
-/// The address at which the other peer's lanes listen, as given by a person or by that peer.
+/// The address at which the other peer's lanes listen, from the arguments or else from that peer.
 std::string their_lanes(const Patient& patient) {
   return patient.options.their_lanes.empty() ? patient.other.answer.lanes
                                              : patient.options.their_lanes;
@@ -220,12 +222,12 @@ Diagnoses check_lane_port(Patient& patient) {
   const std::string lanes = their_lanes(patient);
   if (!is_address(lanes)) return {};
   const Connection connection = probe_connection(lanes, false);
-  // Without a connection to its lanes there is nothing to measure.
+  // Without a connection to the other peer's lanes, there is nothing to measure.
   if (connection.outcome != Connection::Outcome::connected) patient.other.answer.lane = 0;
   return {judge_lane_port(connection)};
 }
 
-/// Asks the live peer for its clock, its lanes and an echo, which the next checks use.
+/// Asks the other peer for its clock, its lanes and an echo. Later checks use the answer.
 Diagnoses check_their_clock(Patient& patient) {
   OtherPeer& other = patient.other;
   if (!other.live) return {};
@@ -271,7 +273,8 @@ Diagnoses check_lane_speed(Patient& patient) {
                           .model_bytes = sizeof(float) * patient.run.parameters})};
 }
 
-/// A port of ours that another peer is asked to dial: one that we hold open, or a running peer's.
+/// A port of this machine that the other peer is asked to dial. Either this program or a running
+/// peer holds it open.
 struct OwnPort {
   std::string purpose;
   std::uint16_t port = 0;
@@ -298,7 +301,7 @@ Diagnosis judge_own_port(OwnPort& own, DialOutcome outcome, const std::string& s
                            .is_elsewhere = is_elsewhere});
 }
 
-/// Lets the live peer dial our ports.
+/// Asks the other peer to dial our ports.
 Diagnoses check_dial_back(Patient& patient) {
   if (!patient.other.live) return {};
   const DoctorOptions& options = patient.options;
@@ -360,7 +363,8 @@ Diagnoses check_processor(Patient& patient) {
   return judge(processor);
 }
 
-/// A peer of a pipeline carries a part of the model. Which part depends on the swarm.
+/// Checks the memory for the model, except in a pipeline, where a peer's part of the model depends
+/// on the swarm.
 Diagnoses check_memory(Patient& patient) {
   const PlannedRun& run = patient.run;
   if (run.parameters == 0 || run.parsed.config.run.mode == ModeKind::pipeline) return {};

@@ -1,4 +1,4 @@
-// The table of doctor's checks. A new check is a new row.
+// The table of doctor's checks. To add a check, add a row.
 #pragma once
 
 #include <cstdint>
@@ -20,38 +20,39 @@
 
 namespace gv {
 
-/// A person's arguments to doctor. All are optional.
+/// The arguments of `grapevine doctor`. All are optional.
 struct DoctorOptions {
   /// Each is a ticket, "[NAME@]HOST:PORT", a run folder or a config file.
   std::vector<std::string> subjects;
-  std::string key;         ///< The key file; empty: that of the folder, or "key".
-  std::string authorized;  ///< The allow-list; empty: that of the folder, or "authorized_peers".
-  std::string data;        ///< The folder of the data; empty: the config's.
-  std::string listen;      ///< "HOST:PORT" on which this peer would listen.
-  std::uint16_t lane_port = 0;  ///< Port of the lanes on the same host; 0: any.
+  std::string key;  ///< The key file. Empty means the run folder's, or "key".
+  /// The allow-list. Empty means the run folder's, or "authorized_peers".
+  std::string authorized;
+  std::string data;             ///< The folder of the data. Empty means as in the config.
+  std::string listen;           ///< "HOST:PORT" on which this peer would listen.
+  std::uint16_t lane_port = 0;  ///< Port of this peer's lanes on that host; 0 if not given.
   std::string their_lanes;      ///< "HOST:PORT" on which the other peer's lanes listen.
-  double link_mbit = 0;         ///< Bandwidth; 0: as measured to the other peer, or 1000.
-  double link_ms = 0;           ///< Round trip; 0: as measured to the other peer, or 50 ms.
+  double link_mbit = 0;  ///< Bandwidth in Mbit/s; 0 means as measured, or 1000 if unmeasured.
+  double link_ms = 0;    ///< Round trip in ms; 0 means as measured, or 50 if unmeasured.
 };
 
-/// The other peer, which this machine would join.
+/// The other peer, which the peer on this machine would join.
 struct OtherPeer {
-  std::string address;   ///< "HOST:PORT"; empty: none was given.
-  std::string name;      ///< The peer's name on our list; empty: any.
-  bool answers = false;  ///< True if its port was dialled and answered as a control port.
-  std::optional<Duration> round_trip;  ///< Set once it has been measured.
+  std::string address;                 ///< "HOST:PORT". Empty if none was given.
+  std::string name;                    ///< The peer's name on our allow-list. Empty means any.
+  bool answers = false;                ///< True if the peer's port behaves as a control port.
+  std::optional<Duration> round_trip;  ///< Set once the round trip has been measured.
   std::optional<LivePeer> live;        ///< Set once the peer has admitted us.
-  ExamAnswer answer;                   ///< The answer to the first question.
-  std::optional<MeasuredLane> lane;    ///< Set once it has been measured.
+  ExamAnswer answer;                   ///< The peer's answer to our first question.
+  std::optional<MeasuredLane> lane;    ///< Set once the lane has been measured.
 };
 
-/// The proofs of identity of this peer. Nullopt stands for a file that does not exist.
+/// This peer's proofs of identity. A field is nullopt if its file does not exist.
 struct Credentials {
   std::filesystem::path key_file;
   std::filesystem::path authorized_file;
   std::optional<LoadedKeyPair> key;
   std::optional<LoadedAuthorizedPeers> authorized;
-  /// The certificates in the run folder, used instead of a list; nullopt: there are none.
+  /// The certificates in the run folder, used in place of an allow-list. Nullopt if there are none.
   std::optional<SwarmFiles> swarm;
 
   bool has_key() const { return key && key->problems.empty(); }
@@ -60,13 +61,13 @@ struct Credentials {
   std::optional<std::size_t> place() const;
 };
 
-/// A config, and what its data show about it.
+/// A config, with what doctor learnt from it and its data.
 struct PlannedRun {
-  std::string path;  ///< Empty: no config was given.
+  std::string path;  ///< The config file. Empty if none was given.
   ParsedConfig parsed;
   Problems data_problems;
-  bool is_data_in_program = false;    ///< True if a program brings the data, so they are unknown.
-  std::uint64_t parameters = 0;       ///< Parameters of the whole model; 0 if there are problems.
+  bool is_data_in_program = false;    ///< True if a user's program has the data.
+  std::uint64_t parameters = 0;       ///< Number of the whole model's parameters; 0 if unknown.
   std::size_t optimizer_vectors = 0;  ///< Number of optimiser vectors, each as long as the model.
 
   /// True if the config was given and read without problems.
@@ -77,27 +78,29 @@ struct PlannedRun {
 struct Patient {
   DoctorOptions options;
   OtherPeer other;
-  std::optional<Ticket> ticket;  ///< The ticket of the other peer.
+  std::optional<Ticket> ticket;  ///< The ticket that the other peer issued.
   Credentials credentials;
   PlannedRun run;
-  std::filesystem::path folder;  ///< A run folder; empty: none was given.
-  std::string status;            ///< JSON of the peer that runs in the folder; empty: none does.
+  std::filesystem::path folder;  ///< A run folder. Empty if none was given.
+  /// JSON status of the peer that runs in `folder`. Empty if no peer runs there.
+  std::string status;
 
-  /// The number of the run's other peers, from the allow-list or else the config.
+  /// The number of other peers in the run: the larger of what the allow-list and the config say.
   std::size_t partners() const;
 };
 
-/// Sorts what was given, and reads keys and lists. Adds to `problems` each subject that cannot be
-/// anything.
+/// Sorts the subjects, and reads keys and lists. Adds a problem for each subject that has no known
+/// kind, or a kind that was given before.
 Patient identify(const DoctorOptions& options, Problems& problems);
 
-/// Calls identify(), reads the config with its data, and asks the peer of the folder.
+/// Calls identify(), reads the config with its data, and asks the peer that runs in the folder for
+/// its status.
 Patient admit(const DoctorOptions& options, Problems& problems);
 
-/// Shakes hands with the other peer. If it lets our key or ticket in, `other.live` is set.
+/// Makes a handshake with the other peer. Sets `other.live` if it admits our key or ticket.
 Diagnosis meet(Patient& patient);
 
-/// One check. It returns no lines where it has nothing to look at.
+/// One check. It returns no lines if it has nothing to examine.
 struct Check {
   std::string_view name;
   Diagnoses (*run)(Patient& patient);
@@ -106,7 +109,7 @@ struct Check {
 /// All checks, in the order in which they run.
 std::span<const Check> doctor_checks();
 
-/// Runs all checks.
+/// Runs all checks, and returns their lines.
 Diagnoses examine(Patient& patient);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Prints lines of `grapevine doctor` for people and for programs.
+// Prints the lines of `grapevine doctor` as text or as JSON.
 #include "cli/doctor/diagnosis.hpp"
 
 #include <fmt/format.h>

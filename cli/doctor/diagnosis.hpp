@@ -10,30 +10,32 @@
 
 namespace gv {
 
-/// `warning`: a peer works, but worse than it could. `error`: it does not start or does not train.
+/// `warning`: the peer works, but worse than it could. `error`: it does not start or does not
+/// train.
 enum class Health { ok, warning, error };
 inline constexpr auto health_names = names_of<Health>({"ok", "warning", "error"});
 
 /// The result of one check.
 struct Diagnosis {
-  std::string check;  ///< The check's name, filled in by the table of checks.
+  std::string check;  ///< The check's name, which the table of checks fills in.
   Health health = Health::ok;
   std::string text;    ///< The finding, with figures.
-  std::string remedy;  ///< The command or change that mends the problem; empty if there is none.
+  std::string remedy;  ///< The command or change that fixes the problem; empty if there is none.
 };
 
 using Diagnoses = std::vector<Diagnosis>;
 
-/// Returns each problem as an error, or without problems an ok with the text `sound`.
+/// Turns each problem into an error. If there are no problems, returns one ok line with the text
+/// `sound`.
 Diagnoses diagnoses_of(const Problems& problems, std::string_view sound);
 
-/// One line for each diagnosis, and a last one with the counts.
+/// One line for each diagnosis, then a line that counts the ok lines, warnings and errors.
 std::string to_text(const Diagnoses& diagnoses);
 
-/// {"healthy": no error, "lines": [{"check", "health", "text", "remedy"}, ...]}
+/// Returns {"healthy": no error, "lines": [{"check", "health", "text", "remedy"}, ...]}.
 std::string to_json(const Diagnoses& diagnoses);
 
-/// 0, or 1 if there is an error.
+/// Returns 0, or 1 if there is an error.
 int exit_code_of(const Diagnoses& diagnoses);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// One ZeroMQ socket for each key, and its monitor.
+// Tries each key with its own ZeroMQ socket, and watches the outcome through the socket's monitor.
 #include "cli/doctor/handshake.hpp"
 
 #include <algorithm>
@@ -18,12 +18,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto patience = std::chrono::seconds(4);
-/// Number of keys tried at once. Each costs the peer there a handshake.
+/// Number of keys tried at once. Each one costs the other peer a handshake.
 constexpr std::size_t at_once = 16;
 constexpr int watched = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 
-/// An attempt with the key of one peer.
+/// An attempt to connect with one peer's key.
 struct Attempt {
   std::string name;
   PublicKey key{};
@@ -51,7 +51,7 @@ Attempt begin(zmq::context_t& context, const std::string& address, const CurveKe
   return attempt;
 }
 
-/// The next event of the monitor; 0 if there is none now.
+/// Returns the monitor's next event, or 0 if none is waiting.
 std::uint16_t next_event(zmq::socket_t& events) {
   zmq::message_t event;
   zmq::message_t address;
@@ -62,7 +62,8 @@ std::uint16_t next_event(zmq::socket_t& events) {
   return what;
 }
 
-/// Waits for one of the attempts to succeed or to be refused for our key, or for all to fail.
+/// Waits until one attempt succeeds or is refused because of our key, all have failed, or `until`
+/// has passed. Stores the answering peer's name and key in `found` in the first two cases.
 Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point until,
                           Handshake& found) {
   const auto is_open = [](const Attempt& attempt) { return !attempt.has_failed; };
@@ -92,7 +93,7 @@ Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point unti
 Handshake shake_hands(const std::string& address, const KeyPair& identity,
                       const std::vector<AuthorizedPeer>& others) {
   Handshake found{.address = address, .tried = others.size()};
-  // The peers that our list has at this address come first, so that others are rarely tried.
+  // Peers whose listed address is this one come first, so the others are rarely tried.
   std::vector<AuthorizedPeer> order = others;
   const auto unlisted =
       std::stable_partition(order.begin(), order.end(),

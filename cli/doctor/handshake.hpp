@@ -1,4 +1,5 @@
-// Proves to another peer's control port that we hold our key, and checks that it holds its own.
+// Proves to another peer's control port that we hold our key, and finds out which key that peer
+// holds.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace gv {
 
-/// Tries the keys of `others` at "HOST:PORT" until the peer there accepts one, for a few seconds.
-/// No message follows the handshake, so the peer takes us neither for a member nor for a second
-/// process with our key.
+/// Tries the keys of `others` at "HOST:PORT" until the peer there accepts one, for a few seconds at
+/// most. No message follows the handshake, so the peer takes us neither for a member nor for a
+/// second process with our key.
 Handshake shake_hands(const std::string& address, const KeyPair& identity,
                       const std::vector<AuthorizedPeer>& others);
 

@@ -1,4 +1,4 @@
-// Which measured values are too small, and how to mend each.
+// Decides which measured values are too small, and how to fix each.
 #include "cli/doctor/judgement.hpp"
 
 #include <fmt/chrono.h>
@@ -17,13 +17,14 @@
 namespace gv {
 namespace {
 
-/// The factor that docs/operations.md advises: the system counts its own overhead towards a buffer.
+/// A buffer should be this many times as large as the data in flight (docs/operations.md), because
+/// the system's own overhead uses part of it.
 constexpr double buffers_per_link = 4;
-/// Libraries, sockets and small vectors of a peer, from docs/performance.md.
+/// Memory for a peer's libraries, sockets and small vectors, from docs/performance.md.
 constexpr std::uint64_t peer_bytes = 64 << 20;
-/// With a larger error, the times of files on two machines do not show which file is newer.
+/// If a clock's error exceeds this, file times on two machines do not show which file is newer.
 constexpr Duration clock_error_max = std::chrono::seconds(1);
-/// Certificates and tickets are valid for so long that a smaller error does not matter to them.
+/// Clocks may differ by this much, because certificates and tickets are valid much longer.
 constexpr std::uint64_t clock_apart_max_s = 60;
 
 Diagnosis ok(std::string text) { return {.text = std::move(text)}; }
@@ -34,7 +35,7 @@ Diagnosis error(std::string text, std::string remedy) {
   return {.health = Health::error, .text = std::move(text), .remedy = std::move(remedy)};
 }
 
-/// 6.3 MB, 900 kB
+/// A size as text, for example "6.3 MB" or "900 kB".
 std::string size_text(double bytes) {
   if (bytes >= 1e9) return fmt::format("{:.1f} GB", bytes / 1e9);
   if (bytes >= 1e6) return fmt::format("{:.1f} MB", bytes / 1e6);
@@ -42,7 +43,7 @@ std::string size_text(double bytes) {
 }
 std::string size_text(std::uint64_t bytes) { return size_text(static_cast<double>(bytes)); }
 
-/// 3 days, 5 hours, 90 seconds
+/// A time span as text, for example "3 days", "5 hours" or "90 seconds".
 std::string span_text(std::uint64_t length_s) {
   if (length_s >= 2 * 86'400) return fmt::format("{} days", length_s / 86'400);
   if (length_s >= 2 * 3600) return fmt::format("{} hours", length_s / 3600);
@@ -50,7 +51,7 @@ std::string span_text(std::uint64_t length_s) {
   return fmt::format("{} seconds", length_s);
 }
 
-/// The line of a handshake with the keys of a ticket.
+/// The line about a handshake made with a ticket's keys.
 Diagnosis judge_guest(const Handshake& handshake) {
   switch (handshake.outcome) {
     case Handshake::Outcome::admitted:
@@ -75,7 +76,7 @@ std::string_view port_of(std::string_view address) {
   return address.substr(address.rfind(':') + 1);
 }
 
-/// The line about one of the two limits of TCP.
+/// The line about one of TCP's two buffer limits.
 Diagnosis judge_buffer(std::string_view setting, const std::optional<BufferLimit>& limit,
                        double needed, const std::string& link) {
   if (!limit) return warning(fmt::format("{} cannot be read", setting), "");

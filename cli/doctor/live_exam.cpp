@@ -1,4 +1,4 @@
-// One ZeroMQ socket for a question, and one lane for a measurement.
+// Asks a live peer over one ZeroMQ socket, and measures the speed of one lane.
 #include "cli/doctor/live_exam.hpp"
 
 #include <sodium.h>
@@ -25,14 +25,14 @@ namespace {
 
 using ExamClock = std::chrono::steady_clock;
 
-/// Longer than the other peer waits for two ports that do not answer.
+/// Longer than the time for which the other peer waits for two ports that do not answer.
 constexpr auto answer_patience = std::chrono::seconds(6);
 constexpr const char* exam_monitor = "inproc://exam";
 constexpr int echoes = 5;
 constexpr std::size_t echo_bytes = 64;
 constexpr std::size_t sent_at_once = std::size_t{128} * 1024;
 constexpr auto sends_for = std::chrono::seconds(2);
-/// Time for the dial, the echoes, the flood, and the rest of the flood on its way.
+/// Time for the dial, the echoes, the flood, and the part of the flood that is still on its way.
 constexpr auto lane_patience = std::chrono::seconds(8);
 
 std::uint64_t wall_us_now() {
@@ -46,7 +46,7 @@ bool await_answer(zmq::socket_t& socket, ExamClock::time_point until) {
   return await_input({{.socket = socket.handle(), .fd = 0, .events = ZMQ_POLLIN}}, until);
 }
 
-/// A flood of bytes over one lane, and the bytes that return.
+/// Sends a flood of bytes over one lane and counts the bytes that return.
 class Measurement {
  public:
   explicit Measurement(const ExamAnswer& offer)
@@ -80,7 +80,7 @@ class Measurement {
  private:
   struct Sample {
     ExamClock::time_point at;
-    std::size_t bytes = 0;  ///< Bytes that have returned by then.
+    std::size_t bytes = 0;  ///< Bytes that had returned by `at`.
   };
 
   void finish() { is_over_ = true; }
@@ -135,14 +135,15 @@ class Measurement {
     lane_->read_some(in_, [this](asio::error_code error, std::size_t read) {
       received_ += read;
       samples_.push_back({.at = ExamClock::now(), .bytes = received_});
-      // Bytes that are still in a long queue need not be waited for.
+      // Do not wait for bytes that are still in a long queue.
       const bool is_long = samples_.back().at - began_ > sends_for + std::chrono::seconds(1);
       if (error || is_long || (is_sent_ && received_ == sent_)) return finish();
       receive_more();
     });
   }
 
-  /// The speed of the second half: in the first half TCP is still finding its rate.
+  /// Returns the round trip time, and the speed in the second half of the measurement. During the
+  /// first half TCP is still finding its rate.
   std::optional<MeasuredLane> result() const {
     if (samples_.size() < 2) return std::nullopt;
     const Sample& last = samples_.back();
@@ -187,7 +188,7 @@ std::optional<Asked> ask_live_peer(const LivePeer& peer, ExamRequest request) {
   const auto until = ExamClock::now() + answer_patience;
   std::optional<Asked> asked;
   dealer.connect("tcp://" + peer.address);
-  // The round trip must not include the handshake.
+  // Wait for the handshake first, so that the round trip does not include it.
   if (await_answer(events, until)) {
     const auto began = ExamClock::now();
     const std::uint64_t wall_us = wall_us_now();

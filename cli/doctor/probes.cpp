@@ -1,4 +1,4 @@
-// Files below /proc and /sys, limits, and sockets of a moment.
+// Probes this machine through files below /proc and /sys, system limits and short-lived sockets.
 #include "cli/doctor/probes.hpp"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ constexpr int greeting_patience_ms = 1000;
 /// ZeroMQ's signature: 0xff, eight bytes of any value, 0x7f.
 constexpr std::size_t signature_bytes = 10;
 
-/// A name's addresses, or why it has none.
+/// A name's addresses, or the reason why it has none.
 struct Resolved {
   std::unique_ptr<::addrinfo, decltype(&::freeaddrinfo)> list{nullptr, &::freeaddrinfo};
   std::string problem;
@@ -57,12 +57,12 @@ Resolved resolve(const std::string& address, bool to_listen) {
   return resolved;
 }
 
-/// Returns 0 or the errno of the attempt. `socket` then listens.
+/// Returns 0, or the errno of the attempt. On success `socket` listens.
 int try_to_listen(const ::addrinfo& where, Descriptor& socket) {
   socket =
       Descriptor(::socket(where.ai_family, where.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  // Without it, a port of connections that have just ended counts as taken.
+  // Without SO_REUSEADDR, a port counts as taken for a while after its connections have ended.
   if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(socket.get(), where.ai_addr, where.ai_addrlen) != 0 ||
       ::listen(socket.get(), 1) != 0) {
@@ -77,7 +77,7 @@ bool is_ready(int socket, short events, int patience_ms) {
   return ::poll(&wait, 1, patience_ms) > 0;
 }
 
-/// Connects within the patience. Returns 0 or an errno.
+/// Connects within the time limit. Returns 0 or an errno.
 int connect_within(int socket, const ::addrinfo& where) {
   if (::connect(socket, where.ai_addr, where.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -88,8 +88,8 @@ int connect_within(int socket, const ::addrinfo& where) {
   return error;
 }
 
-/// True if the other end greets as ZeroMQ does. Whoever dials greets first: the system of the other
-/// end holds silent connections back.
+/// True if the other end greets as ZeroMQ does. The dialling side must greet first, because the
+/// other system hands a connection to its program only once some bytes have arrived.
 bool exchanges_signatures(int socket) {
   std::array<unsigned char, signature_bytes> bytes{0xff};
   bytes.back() = 0x7f;
@@ -125,7 +125,7 @@ std::optional<BufferLimit> buffer_limit(const char* file) {
   return limit;
 }
 
-/// The number in a file of a control group; nullopt if there is none, or no limit ("max").
+/// The number in a control group's file; nullopt if there is no file, or no limit ("max").
 std::optional<std::uint64_t> group_number(const std::filesystem::path& file) {
   std::uint64_t number = 0;
   std::ifstream in(file);
@@ -133,7 +133,7 @@ std::optional<std::uint64_t> group_number(const std::filesystem::path& file) {
   return number;
 }
 
-/// The limit that the control groups (version 2) of this process leave it.
+/// The memory that this process's control groups (version 2) still allow it.
 std::uint64_t left_in_groups() {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
   std::ifstream groups("/proc/self/cgroup");
@@ -249,7 +249,7 @@ Connection probe_connection(const std::string& address, bool awaits_greeting) {
     connection.why = where.problem;
     return connection;
   }
-  // The first address, which is the one that peers dial.
+  // Uses the first address, because peers dial that one.
   const Descriptor socket(
       ::socket(where.list->ai_family, where.list->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int error = socket ? connect_within(socket.get(), *where.list) : errno;

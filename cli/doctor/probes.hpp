@@ -1,4 +1,4 @@
-// Reads from this machine what doctor judges. Changes nothing.
+// Reads from this machine the values that doctor judges. Changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// Nullopt if nothing exists at that path.
+/// Returns nullopt if nothing exists at that path.
 std::optional<FileMode> probe_mode(const std::filesystem::path& path);
 
 ClockState probe_clock();
@@ -19,8 +19,8 @@ ClockState probe_clock();
 /// Listens briefly on "HOST:PORT", as a peer would. Port 0 means any free one.
 PortState probe_port(const std::string& purpose, const std::string& address);
 
-/// Listens on "HOST:PORT" during its lifetime, so that another peer can dial it. If the port is not
-/// free, it does not listen.
+/// Listens on "HOST:PORT" during its lifetime, so that another peer can dial it. Does not listen if
+/// the port is taken.
 class HeldPort {
  public:
   explicit HeldPort(const std::string& address);
@@ -33,25 +33,24 @@ class HeldPort {
   Descriptor socket_;
 };
 
-/// The most descriptors that a process of this user can have.
+/// The highest number of descriptors that a process of this user can have.
 std::uint64_t probe_descriptors();
 
 SharedMemoryState probe_shared_memory();
 
-/// The system's limits; the link keeps its default values.
+/// Returns the system's limits. The fields about the link keep their default values.
 TcpBuffers probe_tcp_buffers();
 
 ProcessorState probe_processor();
 
-/// The bytes available without swapping, within the limits of this process's control groups.
+/// Bytes that are available without swapping, within the limits of this process's control groups.
 std::uint64_t probe_available_memory();
 
-/// Whether the folder can be written, and its free space. If the folder does not exist yet, its
-/// nearest existing parent is used.
+/// Reports whether the folder can be written, and its free space. If the folder does not exist yet,
+/// uses its nearest existing parent.
 DiskState probe_disk(const std::filesystem::path& folder);
 
-/// Dials "HOST:PORT". If `awaits_greeting`, also waits a moment for the first bytes of a control
-/// port.
+/// Dials "HOST:PORT". If `awaits_greeting`, also waits a moment for a control port's first bytes.
 Connection probe_connection(const std::string& address, bool awaits_greeting);
 
 }  // namespace gv

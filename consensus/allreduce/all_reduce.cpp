@@ -1,4 +1,4 @@
-// Carries out plans: an arriving block is added at once and, if the plan says so, sent on.
+// Carries out all-reduce plans: adds each arriving block at once, and passes it on if planned.
 #include "consensus/allreduce/all_reduce.hpp"
 
 #if defined(__SSE2__)
@@ -22,8 +22,8 @@
 namespace gv {
 namespace {
 
-// The functions below return the largest magnitude of what they write, because a separate pass over
-// the result would make a sum of 1 MiB between two peers of one host a quarter slower.
+// The functions below also return the largest magnitude that they write. A separate pass over the
+// result would make a sum of 1 MiB between two peers of one host a quarter slower.
 
 GV_WIDE float copy(float* __restrict to, const float* __restrict from, std::size_t n) {
   std::uint32_t largest = 0;
@@ -57,7 +57,7 @@ GV_WIDE float add_weighted(float* __restrict to, const float* __restrict came,
   return std::bit_cast<float>(largest);
 }
 
-/// Adds `more` to the values in `to`.
+/// to[i] = scale * (to[i] + weight * more[i]), for n elements.
 GV_WIDE float add(float* __restrict to, const float* __restrict more, std::size_t n, float weight,
                   float scale) {
   std::uint32_t largest = 0;
@@ -69,20 +69,21 @@ GV_WIDE float add(float* __restrict to, const float* __restrict more, std::size_
   return std::bit_cast<float>(largest);
 }
 
-/// The larger of two magnitudes; NaN counts as the largest.
+/// The larger of two magnitudes. NaN counts as the largest.
 float larger(float a, float b) {
   return std::bit_cast<float>(std::max(magnitude_bits(a), magnitude_bits(b)));
 }
 
-/// Results of at least this many bytes do not stay in a processor's cache until they are used.
+/// Results of at least this many bytes have left a processor's cache before they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// A peer is unsound if it makes a sum too large by this factor. A sound peer makes it at most
-/// twice as large, when it adds its input to a sum that a hostile peer has brought to the limit.
+/// A peer is unsound if its sum exceeds the limit by more than this factor. A sound peer's sum is
+/// at most twice the limit: its own input, added to a sum that a hostile peer has brought to the
+/// limit.
 constexpr float excess = 4;
 
-/// Brings values that are beyond the limit back to it, where `largest` is the largest magnitude.
-/// False if one is not finite, or so large that no sound peer can have sent it.
+/// Clamps values to [-limit, limit]. `largest` is their largest magnitude. Returns false if a value
+/// is not finite, or is larger than `most` and so cannot come from a sound peer.
 bool bring_within(std::span<float> values, float largest, float limit, float most) {
   if (!(largest <= most)) return false;
   if (largest <= limit) return true;
@@ -90,9 +91,9 @@ bool bring_within(std::span<float> values, float largest, float limit, float mos
   return true;
 }
 
-/// Copies past the cache, which would otherwise first fetch the memory that is overwritten. False
-/// if a value is not finite or larger than `most`. Measured with the source in the cache: twice as
-/// fast.
+/// Copies `from` to `to` past the cache, which would first fetch the memory to be overwritten.
+/// Returns false if a value is not finite or larger than `most`. With the source in the cache, it
+/// was measured to be twice as fast as a plain copy.
 bool copy_past_cache(float* to, std::span<const float> from, float most) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
@@ -143,7 +144,8 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
     const std::vector<ReduceStep> plan = plan_of(bucket, range);
     bucket.steps.reserve(plan.size());
     for (const ReduceStep& what : plan) {
-      // Our own part is put in place at once, in ready(). What is dealt is sent from the input.
+      // ready() puts our own part in place at once. Parts that are dealt out are sent from the
+      // input.
       Step step{.what = what,
                 .at = what.range.begin,
                 .first_touch = !bucket.has_parts || options_.is_dealt,
@@ -153,8 +155,8 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
         if (!overlap(earlier.what.range, what.range)) continue;
         const bool was_sent = !is_receipt(earlier.what);
         if (!was_sent || !sends_input(earlier)) step.first_touch = false;
-        // Only an addition waits for an earlier send. A final copy cannot arrive before the values
-        // it was made from were sent.
+        // Only an addition can change values that an earlier step sends. A final value cannot
+        // arrive before we have sent the values from which it is computed.
         if (was_sent && what.kind != ReduceStep::Kind::add) continue;
         if (was_sent) earlier.is_added_to_later = true;
         step.after.push_back(i);
@@ -179,13 +181,15 @@ std::vector<ReduceStep> AllReduce::plan_of(const Bucket& bucket, Range range) co
   return steps;
 }
 
-/// The end of the last bucket. Buckets are in rising or falling order.
+/// The largest end of any bucket. It belongs to the first or the last one, because buckets are in
+/// ascending or descending order.
 std::size_t AllReduce::elements() const {
   const std::vector<Range>& buckets = options_.buckets;
   return buckets.empty() ? 0 : std::max(buckets.front().end, buckets.back().end);
 }
 
-/// The element up to which a step may go: all earlier steps that it depends on have passed it.
+/// The end of the elements that `step` may process now: all earlier steps that it waits for have
+/// processed them.
 std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   std::size_t end = step.what.range.end;
   for (const std::size_t i : step.after) {
@@ -195,8 +199,8 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   return std::max(end, step.what.range.begin);
 }
 
-/// A tail of up to a quarter of a segment is appended to the last whole segment. As a separate
-/// block it would take as much work as a long one.
+/// The number of segments of a step. A tail of up to a quarter of a segment is appended to the last
+/// whole segment, because a separate block would take as much work as a long one.
 std::size_t AllReduce::segments(const Step& step) const {
   const std::size_t elements = step.what.range.size();
   const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
@@ -229,7 +233,7 @@ void AllReduce::ready(std::size_t number, Effects& out) {
   for (std::size_t i = 0; i < bucket.steps.size(); ++i) go_on(number, i, out);
 }
 
-/// Advances a step as far as it can go now, and then the steps that wait for it.
+/// Advances a step as far as possible, and then the steps that wait for it.
 void AllReduce::go_on(std::size_t number, std::size_t index, Effects& out) {
   Bucket& bucket = buckets_[number];
   Step& step = bucket.steps[index];
@@ -255,7 +259,9 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
   while (step.at < range.end) {
     const std::size_t segment = segment_at(step);
     const std::size_t until = segment_begin(step, segment + 1);
-    if (until > end) return;  // Whole segments only: blocks are few and all but one full.
+    if (until > end)
+      return;  // Sends whole segments only, so that there are few blocks and all but
+               // one are full.
     if (step.first_touch && !sends_input(step)) bring_in(step.at, until, nullptr, 1);
     const PieceName piece{
         .operation = operation_, .bucket = number, .round = step.what.round, .segment = segment};
@@ -269,18 +275,19 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
   }
 }
 
-/// In a ring of n, the first n - 1 rounds pass on partial sums.
+/// True if the step sends complete sums. In a ring of n ranks, the first n - 1 rounds send partial
+/// sums.
 bool AllReduce::is_final(const Step& step) const {
   return step.what.round + 1 >= options_.order.size();
 }
 
-/// Elements to which nothing was added yet are sent from the input itself.
+/// True if elements are sent from the input itself, because nothing has been added to them.
 bool AllReduce::sends_input(const Step& step) const {
   return step.first_touch && weight_ == 1 && options_.wire.is_plain();
 }
 
-/// The elements from the step's position to `end`, in the form in which they travel. Their memory
-/// is shared and not copied, unless they may change before they have arrived.
+/// The elements from the step's position to `end`, as they are sent. Their memory is shared and not
+/// copied, unless they may change before they arrive.
 Payload AllReduce::payload(const Step& step, std::size_t end, const PieceName& piece) {
   if (!options_.wire.is_plain()) return coded_payload(step, end, piece);
   const std::shared_ptr<const Floats> owner = sends_input(step) ? input_ : work_;
@@ -313,13 +320,14 @@ Payload AllReduce::coded_payload(const Step& step, std::size_t end, const PieceN
   }
   const auto exact = std::as_bytes(values.subspan(coded));
   bytes->insert(bytes->end(), exact.begin(), exact.end());
-  // Keep the values as all others will decode them. If they cannot be decoded, no peer has a sum.
+  // Keep the values as all others will decode them. If they cannot be decoded, no peer gets a sum.
   if (is_final(step)) read(*bytes, step.at, values);
   const std::span<const std::byte> all(*bytes);
   return {std::move(bytes), all};
 }
 
-/// Decodes the elements from `begin` on. False if the bytes do not encode exactly these elements.
+/// Decodes `bytes` into `values`, the elements from `begin` on. Returns false if the bytes do not
+/// encode exactly these elements.
 bool AllReduce::read(std::span<const std::byte> bytes, std::size_t begin,
                      std::span<float> values) const {
   std::size_t coded = values.size();
@@ -364,8 +372,9 @@ std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const Transfer
   return range.begin >= range.end || is_there ? std::nullopt : std::optional(found);
 }
 
-/// Blocks are placed directly in two cases: final values, once no earlier receipt can write there,
-/// and the first values of a range, to which our input is then added.
+/// A block may be read directly into the result in two cases: it holds final values, and no earlier
+/// receipt can still write there; or it holds the first values of a range, to which our input is
+/// then added.
 std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                       std::size_t bytes) {
   const std::optional<Awaited> piece = awaited(from, id, offset);
@@ -438,8 +447,9 @@ void AllReduce::take_early(std::size_t number, std::size_t index) {
   }
 }
 
-/// Writes our weighted input into the result, added to the received values `came` if not null.
-/// These may already lie in the result. Returns the largest magnitude of what it writes.
+/// Sets elements [begin, end) of the result to `scale` times the sum of our weighted input and the
+/// received values `came`. `came` may point into the result; if it is null, nothing is added to our
+/// input. Returns the largest magnitude written.
 float AllReduce::bring_in(std::size_t begin, std::size_t end, const float* came, float scale) {
   float largest = 0;
   const std::size_t plain = std::clamp(options_.unweighted_from, begin, end);
@@ -468,14 +478,14 @@ bool AllReduce::involves(PeerId peer) const {
   });
 }
 
-/// The largest allowed value of the sums after a step: of the sums of all inputs, or of their
-/// means.
+/// The largest allowed magnitude after a step: `largest` for complete sums, which are scaled
+/// already, otherwise `largest` / `scale`.
 float AllReduce::largest_sum(const Step& step) const {
   const bool is_whole = step.what.completes || step.what.kind == ReduceStep::Kind::copy;
   return is_whole ? options_.largest : options_.largest / options_.scale;
 }
 
-/// True if the norm of the values that are to come next is above the limit.
+/// True if the norm of `values`, the step's next ones, is above the limit that `norm_cap` sets.
 bool AllReduce::is_too_long(const Step& step, std::span<const float> values) const {
   if (options_.norm_cap <= 0 || options_.algorithm != ReduceAlgorithm::direct) return false;
   const std::size_t end = step.at + values.size();
@@ -484,11 +494,10 @@ bool AllReduce::is_too_long(const Step& step, std::span<const float> values) con
   return norm_of(values.first(plain)) > options_.norm_cap * std::max(own, 1.0);
 }
 
-/// Merges the next received elements of a step into the result. Each element is read only once,
-/// because its sender may change shared memory at any time. So the check of values looks at the
-/// result. A sum that is passed on is brought back to the limit, so that the next peer finds us
-/// sound whatever we have received. A sum that must have the same bits at all peers is left
-/// unchanged.
+/// Merges the next received elements of a step into the result. The sender may change shared memory
+/// at any time, so each element is read only once, and the values in the result are checked. A sum
+/// that is passed on is clamped to the limit, so that the next peer considers us sound whatever we
+/// have received. A final sum is left unchanged, because it must have the same bits at all peers.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;
@@ -503,7 +512,7 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
   bool sound = true;
   if (step.what.kind == ReduceStep::Kind::copy) {
     if (values.data() == to) {
-      sound = largest_magnitude(result) <= most;  // The block was read directly into its place.
+      sound = largest_magnitude(result) <= most;  // The block was read directly into place.
     } else if (elements() * sizeof(float) < too_long_for_cache) {
       sound = copy(to, values.data(), values.size()) <= most;
     } else {

@@ -21,7 +21,8 @@ namespace gv {
 
 /// The last block of a message may be longer than the others by 1/segment_rest.
 inline constexpr std::size_t segment_rest = 4;
-/// The most bytes of a block other than the last, so that the last one also fits block_bytes_max.
+/// The largest size of a block other than the last. Even a longer last block fits into
+/// block_bytes_max.
 inline constexpr std::size_t segment_bytes_max =
     block_bytes_max / (segment_rest + 1) * segment_rest;
 static_assert(block_bytes_usual <= segment_bytes_max);
@@ -29,49 +30,52 @@ static_assert(block_bytes_usual <= segment_bytes_max);
 /// Settings that must be equal at all participating peers.
 struct AllReduceShape {
   std::vector<PeerId> order;  ///< The participating peers. The position is the rank.
-  /// Names the agreement on `order`. Pieces of another generation are ignored.
+  /// Identifies the agreement on `order`. Pieces of another generation are ignored.
   std::uint64_t generation = 0;
-  /// In a pipeline: the stage whose carriers sum. For an averaged array: its length. Part of the
-  /// names of pieces.
+  /// Part of the id of every piece: in a pipeline, the stage whose peers compute the sum; for an
+  /// averaged array, its length.
   std::uint32_t stage = 0;
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  std::vector<Range> buckets;  ///< Disjoint, in the order in which inputs become ready.
-  /// One range for each rank, adjacent, or none. Together they form one bucket, which is gathered
-  /// and not summed: every peer gets each part unchanged from its rank. Needs a plain wire.
+  std::vector<Range> buckets;  ///< Disjoint ranges, in the order in which inputs become ready.
+  /// Adjacent ranges, one for each rank; may be empty. Together they form one bucket, which is
+  /// gathered and not summed: every peer gets each part unchanged from its rank. Needs a plain
+  /// wire.
   std::vector<Range> parts;
-  /// True if rank 0 has all parts and deals them out: each rank gets only its own, and no other
-  /// element of its result has a meaning.
+  /// True if rank 0 has all parts and deals them out. Each rank then gets only its own part, and
+  /// the rest of its result is meaningless.
   bool is_dealt = false;
-  /// Elements of one block (the last has up to 1/segment_rest more). A block is sent on at once.
+  /// Number of elements in one block. The last block has up to 1/segment_rest more. Each block is
+  /// passed on as soon as it arrives.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
-  /// If not 0, the sender of a block is unsound if the block's norm is above this many times the
-  /// norm of our own values in the same place, or above this number if that is larger. Only with
-  /// `direct`, where a block has one peer's values or the mean of all. The sender of a partial sum
-  /// may be sound.
+  /// If not 0, the norm of a block may be at most this multiple of the norm of our own values in
+  /// the same place, or of 1 if their norm is smaller. The sender of a block beyond the limit is
+  /// unsound. Used only with `direct`, where a block has one peer's values or the mean of all. With
+  /// other algorithms, a sound peer may pass on a partial sum that a hostile one has spoilt.
   double norm_cap = 0;
-  /// From this element on, weights and the scale are 1, and values are not encoded.
+  /// From this element on, weights and the scale are 1, and values are sent without encoding.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
-  /// No value of an input is larger than this. A larger sum than such inputs can make is clamped to
-  /// what they can make, and a peer that sends far more is unsound. Must be above all values from
+  /// No value of an input is larger than this. A sum that is larger than such inputs allow is
+  /// clamped, and a peer that sends a far larger one is unsound. Must be above all values from
   /// `unweighted_from` on.
   float largest = std::numeric_limits<float>::max();
-  /// Must be plain except for the ring, where pieces are passed on whole. Each peer encodes its
-  /// partial sums. The rank that completes a sum encodes it once, so that all get the same bits.
+  /// Must be plain except for the ring, which passes pieces on whole. Each peer encodes its partial
+  /// sums. The rank that completes a sum encodes it once, so that all peers get the same bits.
   WireFormat wire;
 
-  static constexpr std::size_t field_count = 13;  ///< Fields counts no more than 12 by itself.
+  static constexpr std::size_t field_count = 13;  ///< Declared because Fields can count only up to
+                                                  ///< 12.
 };
 
-/// Sums weight_i * input_i over all peers in `order`, times `scale`. The plan fixes the order of
-/// additions, so all peers get the same bits. The input is never changed, so a peer that gives up
-/// can start again. An input of weight 1 is sent in place, without a copy. Pure.
+/// Computes `scale` times the sum of weight_i * input_i over all peers in `order`. The plan fixes
+/// the order of additions, so all peers get the same bits. The input is never changed, so a peer
+/// that gives up can start again. An input of weight 1 is sent in place, without a copy. Pure.
 class AllReduce {
  public:
   using Vector = std::shared_ptr<Floats>;
 
-  /// `input` holds our values; a bucket of it is read only after ready(bucket). `work` has at least
-  /// the same length, any contents, and becomes the result. Elements outside the buckets are not
+  /// `input` holds our values. Each bucket is read only after ready(bucket). `work` has at least
+  /// the same length and any contents, and becomes the result. Elements outside the buckets are not
   /// touched. Both are kept alive while anything needs them.
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
@@ -79,19 +83,19 @@ class AllReduce {
   /// Call when the input of this bucket is ready: once for each bucket, in any order.
   void ready(std::size_t bucket, Effects& out);
 
-  /// The memory into which a block under way should be read; empty if the block may be read into
-  /// any memory. The answer changes once the block is no longer needed.
+  /// Returns the memory into which a block that is arriving should be read. Empty if the block may
+  /// be read into any memory. The answer changes once the block is no longer needed.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
-  /// True if the block is a piece that this rank waits for, now or later. Any other block changes
-  /// nothing.
+  /// Takes a block. Returns true if it is a piece that this rank waits for, now or later. Any other
+  /// block changes nothing.
   bool receive(PeerId from, const Block& block, Effects& out);
 
   bool done() const { return left_ == 0; }
-  /// The first peer whose values make our result not finite or far larger than a sum can be, or
-  /// whose values have too large a norm. From then on nothing is sent or received, so that such
-  /// values get no further than the first sound peer.
+  /// The first peer that sent unsound values: not finite, far larger than a sum can be, or with too
+  /// large a norm. From then on nothing is sent or received, so such values get no further than the
+  /// first sound peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.
@@ -100,12 +104,12 @@ class AllReduce {
   /// True if we send a piece to `peer` or receive one from it.
   bool involves(PeerId peer) const;
 
-  /// Elements received so far; grows while there is progress.
+  /// Number of elements received so far. It grows while there is progress.
   std::uint64_t progress() const { return progress_; }
   /// Bytes of all transfers requested so far.
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
-  /// A copy of this object works in its own memory and shares the caller's input.
+  /// A copy of this object has its own working memory and shares the caller's input.
   friend class Fields;
   static constexpr std::size_t field_count = 14;
   friend bool operator==(const AllReduce& a, const AllReduce& b);
@@ -115,29 +119,29 @@ class AllReduce {
     ReduceStep what;
     std::size_t at = 0;       ///< All elements before this one are done.
     bool first_touch = true;  ///< True if no earlier step writes these elements, so that our input
-                              ///< is added.
-    bool is_added_to_later = false;   ///< True if a later step adds to the elements that this one
+                              ///< must be added.
+    bool is_added_to_later = false;   ///< True if a later step adds to the elements that this step
                                       ///< sends.
-    std::vector<std::size_t> after;   ///< Earlier steps for which this one waits, element by
+    std::vector<std::size_t> after;   ///< Earlier steps that this one waits for, element by
                                       ///< element.
     std::vector<std::size_t> before;  ///< Later steps that wait for this one.
-    /// True if its elements are gathered and not summed. They may be any bits that a compressor
-    /// writes.
+    /// True if the step's elements are gathered and not summed. They may have any bits that a
+    /// compressor writes.
     bool is_gathered = false;
   };
   struct Bucket {
     bool ready = false;
-    bool has_parts = false;  ///< True if its parts are gathered or dealt out, not summed.
+    bool has_parts = false;  ///< True if the bucket's parts are gathered or dealt out, not summed.
     std::vector<Step> steps;
   };
-  /// Bucket, step and segment of a block that arrived too early.
+  /// Identifies a block that arrived too early: its bucket, step and segment.
   using EarlyKey = std::tuple<std::size_t, std::size_t, std::size_t>;
   struct Early {
     std::span<const float> values;  ///< Empty if the block was read directly into the result.
     std::shared_ptr<const void> owner;
   };
 
-  /// The piece in a block.
+  /// The piece that a block contains.
   struct Awaited {
     std::size_t bucket = 0;
     std::size_t step = 0;
@@ -177,9 +181,10 @@ class AllReduce {
   OwnCopy<Floats> work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, Early> early_;
-  std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by element.
+  std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received. The key is the
+                                            ///< first element.
   std::optional<PeerId> unsound_from_;
-  std::size_t left_ = 0;  ///< Number of steps not done, plus buckets whose input is not ready.
+  std::size_t left_ = 0;  ///< Number of unfinished steps, plus buckets whose input is not ready.
   std::uint64_t progress_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// For m bytes, n ranks, k = floor(lg n), latency L, G seconds per byte, and g seconds for a
-/// message that is sent without waiting for the one before:
+/// The cost of an all-reduce of m bytes among n ranks, with k = floor(lg n), latency L, G seconds
+/// per byte, and g seconds for each message that is sent without waiting for the previous one:
 ///
 /// | algorithm          | rounds       | one rank sends at most | seconds                        |
 /// |--------------------|--------------|------------------------|--------------------------------|
@@ -26,26 +26,28 @@ namespace gv {
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
 /// 2005 compare these three, and the butterfly, which they call recursive doubling.) The ring loads
 /// two links of every rank and is the only one whose links can be chosen. The tree needs the fewest
-/// connections, n-1. In `direct` only two rounds wait for each other, but every rank needs a
-/// connection with every other and receives from all others at about the same time. The butterfly
-/// has the fewest rounds but sends whole vectors. It is the only one in which several ranks add the
-/// same values.
+/// connections, n-1. In `direct` a rank waits only once, between the two halves. But every rank
+/// needs a connection with every other and receives from all others at about the same time. The
+/// butterfly has the fewest rounds but sends whole vectors. It is the only one in which several
+/// ranks add the same values.
 enum class ReduceAlgorithm : std::uint8_t {
-  ring,  ///< Chunks travel round the ring twice: while they are summed, and as final sums.
-  halving_doubling,  ///< Exchange halves, quarters, ... with ranks 1, 2, 4, ... away, and back.
+  ring,  ///< Chunks travel round the ring twice: first to be summed, then as final sums.
+  halving_doubling,  ///< Ranks exchange halves, quarters, ... with ranks 1, 2, 4, ... away, then
+                     ///< reverse the process.
   tree,              ///< A binomial tree sums towards rank 0, which broadcasts.
-  direct,            ///< Every chunk goes to the rank that sums it, and from there to all.
-  butterfly,         ///< Exchange and add whole vectors with ranks 1, 2, 4, ... away.
+  direct,            ///< Every rank sums one chunk, which all others send to it, and sends the sum
+                     ///< to all.
+  butterfly,         ///< Ranks exchange and add whole vectors with ranks 1, 2, 4, ... away.
 };
 
-/// All algorithms, in the order of their numbers. Configs, the command line, choices and drawn
+/// All algorithms, in the order of their numbers. Configs, the command line, choices and simulated
 /// worlds use this list, so a new algorithm needs only a row in the table in reduce_plan.cpp.
 std::span<const ReduceAlgorithm> reduce_algorithms();
 
 /// The algorithm's name in configs.
 std::string_view to_string(ReduceAlgorithm algorithm);
 
-/// The algorithm of that name; empty if there is none.
+/// The algorithm of that name; nullopt if there is none.
 std::optional<ReduceAlgorithm> algorithm_named(std::string_view name);
 
 /// "auto, ring, ... or direct", for messages and help.

@@ -1,4 +1,4 @@
-// Predicts every algorithm over measured links, and decides whether a change is worth it.
+// Predicts every algorithm's time over measured links, and decides whether a change is worthwhile.
 #include "consensus/allreduce/reduce_choice.hpp"
 
 #include <algorithm>

@@ -17,11 +17,11 @@ namespace gv {
 /// The costs that peers have reported for their outgoing links.
 class LinkTable {
  public:
-  /// Accepts the reports of `from`. Wrong reports can only lead to a slow order: a value that makes
-  /// no sense counts as a link that carries nothing.
+  /// Accepts the reports of `from`. A value that makes no sense counts as a link that carries
+  /// nothing, so wrong reports can only lead to a slow order.
   void add(PeerId from, const std::vector<LinkReport>& reports);
 
-  /// Empty if no peer has reported this link.
+  /// The cost of this link; nullopt if no peer has reported it.
   std::optional<LinkCost> find(PeerId from, PeerId to) const;
   bool empty() const { return costs_.empty(); }
 
@@ -40,30 +40,31 @@ struct MeasuredLink {
 struct ReduceChoice {
   std::vector<PeerId> order;  ///< The position is the rank.
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
-  /// The slowest measured link in use, for the largest message.
+  /// The slowest measured link in use, with its cost for the largest message.
   std::optional<MeasuredLink> slowest;
 };
 
 /// The size of the vector to sum, the site, and the present duration of a collective.
 struct ReduceNeeds {
   std::size_t elements = 0;
-  std::optional<ReduceAlgorithm> algorithm;  ///< The algorithm to use; empty: any.
-  double operation_seconds = 0;  ///< Present duration of a collective and its computing; 0:
-                                 ///< unknown.
-  ReduceSite site;               ///< Where all peers run.
+  std::optional<ReduceAlgorithm> algorithm;  ///< The algorithm to use; nullopt allows any.
+  double operation_seconds = 0;  ///< Present duration of a collective and the computation before
+                                 ///< it; 0 means unknown.
+  ReduceSite site;               ///< The hosts and links of all peers.
 };
 
-/// The predicted seconds of a sum. Each phase takes as long as its busiest peer, which sends or
-/// receives one message after the other; all phases together take at least the processors' work. An
-/// unmeasured link has the site's assumed cost; with `measured_only` the result is then empty.
+/// Predicts the seconds that a sum takes. Each phase takes as long as its busiest peer, which sends
+/// or receives one message after the other. The result is never less than the time that the
+/// processors work. If `measured_only` is true, an unmeasured link makes the result nullopt.
+/// Otherwise such a link has the site's assumed cost.
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 
-/// The order and algorithm with the shortest predicted time, if all their links were measured and
-/// they make a collective and its computing at least 15 % faster than `present`. Otherwise returns
-/// `present`, so nothing changes if all links are similar. If `present` was in fact faster than
-/// predicted, its measured time is used. Fills in `slowest`. The order comes from `ring_order` (and
-/// takes as long), for the size of the ring's messages.
+/// Returns the order and algorithm with the shortest predicted time, if all links that they use are
+/// measured and a collective, with its computation, is at least 15 % faster than with `present`.
+/// Otherwise returns `present`, so nothing changes if all links are similar. If `present` has been
+/// faster than predicted, its measured time counts. Fills in `slowest`. A new order comes from
+/// `ring_order`, for the size of the ring's messages; the call takes about as long as `ring_order`.
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs);
 
 }  // namespace gv

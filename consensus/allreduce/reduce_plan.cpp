@@ -1,4 +1,4 @@
-// The all-reduce algorithms: the plan and the cost of each, and the table of all of them.
+// Defines the plan and the cost of each all-reduce algorithm, and the table of all of them.
 #include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Kind = ReduceStep::Kind;
 
-/// A list of steps under construction. Steps over an empty range are left out.
+/// A list of steps under construction. Leaves out steps over an empty range.
 struct Plan {
   std::vector<ReduceStep> steps;
 
@@ -26,8 +26,9 @@ struct Plan {
 std::size_t floor_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n)) - 1; }
 std::size_t ceil_log2(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
-/// Starting with its own chunk, a rank passes to the right the chunk that it has just summed. Chunk
-/// c is complete at rank c-1, and then goes round the ring once more.
+/// A rank first sends its own chunk to the right. It adds its values to each chunk that arrives
+/// from the left, and passes the chunk on. Chunk c is complete at rank c-1, and then goes round the
+/// ring once more.
 void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t right = (rank + 1) % ranks;
   const std::size_t left = (rank + ranks - 1) % ranks;
@@ -47,9 +48,9 @@ void plan_ring(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
 }
 
 /// Turns a plan for 2^k ranks into one for any n. The first 2(n - 2^k) ranks are folded in pairs:
-/// the odd rank hands its values to the even one and waits for the result. For the 2^k other ranks,
-/// renumbered, `plan_core(place, rank_at)` plans rounds 1 to `core_rounds`, and `rank_at` gives the
-/// rank of a place.
+/// the odd rank hands its values to the even one and waits for the result. The 2^k ranks that
+/// remain are renumbered. `plan_core(place, rank_at)` plans rounds 1 to `core_rounds` for them, and
+/// `rank_at` gives the rank of a place.
 template <class PlanCore>
 void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements,
                  std::size_t core_rounds, PlanCore plan_core) {
@@ -66,13 +67,14 @@ void plan_folded(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
   if (rank < folded) plan.append(Kind::send, rank + 1, all, core_rounds + 1);
 }
 
-/// With partners 1, 2, 4, ... away, the ranks halve the range that they are responsible for. In the
-/// second half of the rounds they double the range whose sum they know.
+/// In the first half of the rounds, with partners 1, 2, 4, ... away, the ranks halve the range that
+/// they are responsible for. In the second half they double the range whose sum they know.
 void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, 2 * levels, [&](std::size_t place, auto rank_at) {
-    std::vector<Range> kept{{0, elements}};   // By level.
-    std::vector<Range> given{{0, elements}};  // Unused; makes both lists' indices equal.
+    std::vector<Range> kept{{0, elements}};   // One range for each level.
+    std::vector<Range> given{{0, elements}};  // The first entry is unused. It gives both lists
+                                              // the same indices.
     for (std::size_t level = 0; level < levels; ++level) {
       const std::size_t distance = std::size_t{1} << level;
       const Range whole = kept.back();
@@ -94,7 +96,8 @@ void plan_halving_doubling(Plan& plan, std::size_t ranks, std::size_t rank, std:
   });
 }
 
-/// To get a rank's parent, clear its lowest set bit; for its children, set a bit below that one.
+/// A rank's parent is the rank with its lowest set bit cleared. Each child of a rank has one more
+/// bit set, below the rank's lowest.
 void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = ceil_log2(ranks);
   const std::size_t own_level =
@@ -111,7 +114,7 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
     plan.append(Kind::send, parent, all, own_level);
     plan.append(Kind::copy, parent, all, broadcast_round(own_level));
   }
-  // Deepest subtree first, because it takes longest.
+  // The deepest subtree comes first, because it takes longest.
   for (std::size_t level = own_level; level-- > 0;) {
     if (child_at(level) < ranks) {
       plan.append(Kind::send, child_at(level), all, broadcast_round(level));
@@ -119,8 +122,8 @@ void plan_tree(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elem
   }
 }
 
-/// Chunk c is summed by rank c, in the order of the ranks before it, and sent from there to all.
-/// Each rank sends to the next rank first, so that no rank receives everything at once.
+/// Rank c sums chunk c in a fixed order of ranks, and sends the sum to all. Each rank sends to the
+/// next rank first, so that no rank receives everything at once.
 void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const auto chunk_of = [&](std::size_t owner) {
     return Range{owner * elements / ranks, (owner + 1) * elements / ranks};
@@ -140,7 +143,7 @@ void plan_direct(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t el
 }
 
 /// In each round a rank exchanges its partial sum with a partner 1, 2, 4, ... away, and both add
-/// the two sums. After the last round every rank has the whole sum.
+/// the two sums. After the last round every rank has the complete sum.
 void plan_butterfly(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t elements) {
   const std::size_t levels = floor_log2(ranks);
   plan_folded(plan, ranks, rank, elements, levels, [&](std::size_t place, auto rank_at) {
@@ -152,10 +155,10 @@ void plan_butterfly(Plan& plan, std::size_t ranks, std::size_t rank, std::size_t
   });
 }
 
-/// Bytes that a rank sends if it sends and receives (n-1)/n of a vector twice.
+/// Bytes that one of n ranks sends if it sends (n-1)/n of a vector of `bytes` twice.
 double both_ways(double bytes, double n) { return 2 * bytes * (n - 1) / n; }
 
-/// Every rank sends 2(n-1) messages of a chunk each.
+/// The cost if every rank sends 2(n-1) messages of one chunk each.
 ReduceCost chunk_cost(std::size_t ranks, double bytes) {
   const double n = static_cast<double>(ranks);
   return {.rounds = 2 * (n - 1),
@@ -202,24 +205,26 @@ struct Row {
   ReduceAlgorithm algorithm;
   std::string_view name;
   void (*plan)(Plan&, std::size_t ranks, std::size_t rank, std::size_t elements);
-  /// The cost of a sum. The caller fills in the phases of the result, and also `mean_bytes` if it
-  /// is 0.
+  /// Computes the cost of a sum. The caller fills in the phases of the result, and also
+  /// `mean_bytes` if it is 0.
   ReduceCost (*cost)(std::size_t ranks, double bytes);
-  /// In each half of the rounds, messages do not wait for each other.
+  /// True if the messages within each half of the rounds do not wait for each other.
   bool has_two_phases;
   double byte_factor;
-  /// Processor time for each byte of a message, at both ends together, through sockets and through
-  /// shared memory. The values were fitted for 2, 4 and 8 peers on two processors. They lie between
-  /// those of two kinds of processor, which differ more than the algorithms do.
+  /// Processor time for each byte of a message, at both ends together, through sockets.
+  /// `memory_byte_s` is the same through shared memory. Both were fitted for 2, 4 and 8 peers on
+  /// two processors. They lie between the values of two kinds of processor. The two kinds differ
+  /// more than the algorithms do.
   double socket_byte_s;
   double memory_byte_s;
-  /// The largest number of ranks for this algorithm: peers hold a limited number of connections.
+  /// The largest number of ranks for this algorithm. It is limited because peers hold a limited
+  /// number of connections.
   std::size_t ranks_max;
 };
 
 constexpr std::size_t any_ranks = std::numeric_limits<std::size_t>::max();
 
-/// In the order of the enumeration.
+/// Rows in the order of the enumeration.
 constexpr std::array table = {
     Row{ReduceAlgorithm::ring, "ring", plan_ring, chunk_cost, false, 1, 0.295e-9, 0.20e-9,
         any_ranks},

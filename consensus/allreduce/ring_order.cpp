@@ -1,4 +1,4 @@
-// Bottleneck travelling salesman, exact for a few peers and by local search for many.
+// Bottleneck travelling salesman, solved exactly for few peers and by local search for many.
 #include "consensus/allreduce/ring_order.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Ring = std::vector<std::size_t>;
 
-/// The finite cost of each link: (from, to) -> seconds, row by row.
+/// The cost of each link, always finite: (from, to) -> seconds, row by row.
 class Links {
  public:
   Links(std::size_t peers, const std::function<double(std::size_t, std::size_t)>& seconds)
@@ -32,7 +32,7 @@ class Links {
         if (std::isfinite(at(from, to))) slowest = std::max(slowest, at(from, to));
       }
     }
-    // A missing link costs more than any ring without one.
+    // A missing link costs more than any ring without missing links.
     const double none = (slowest > 0 ? slowest : 1) * static_cast<double>(2 * peers);
     for (double& cost : cost_) cost = std::min(cost, none);
   }
@@ -40,7 +40,7 @@ class Links {
   std::size_t peers() const { return peers_; }
   double operator()(std::size_t from, std::size_t to) const { return cost_[from * peers_ + to]; }
 
-  /// The same links, with those slower than `limit` made costlier than any ring without them.
+  /// The same links, but those slower than `limit` cost more than any ring without them.
   Links limited_to(double limit) const {
     Links limited = *this;
     const double dear = 1 + *std::ranges::max_element(cost_) * static_cast<double>(peers_);
@@ -48,7 +48,7 @@ class Links {
     return limited;
   }
 
-  /// All costs of links, ascending, each once.
+  /// All distinct costs of links, ascending.
   std::vector<double> levels() const {
     std::vector<double> levels;
     for (std::size_t from = 0; from < peers_; ++from) {
@@ -71,15 +71,15 @@ class Links {
 double larger(double a, double b) { return std::max(a, b); }
 double sum(double a, double b) { return a + b; }
 
-/// The costs of a ring's links, combined by `combine`.
+/// The costs of a ring's links, combined with `combine`: their sum or the largest.
 double cost_of(const Ring& ring, const Links& links, double (*combine)(double, double)) {
   double cost = links(ring.back(), ring.front());
   for (std::size_t i = 1; i < ring.size(); ++i) cost = combine(cost, links(ring[i - 1], ring[i]));
   return cost;
 }
 
-/// The cheapest ring: best[set][last] is the cost of the cheapest path from peer 0 through all of
-/// `set` (a bit for each of the peers 1, 2, ...) to peer last + 1.
+/// The cheapest ring. best[set][last] is the cost of the cheapest path from peer 0 through all of
+/// `set` to peer last + 1. The set has a bit for each of the peers 1, 2, ...
 Ring exact_ring(const Links& links, double (*combine)(double, double)) {
   const std::size_t others = links.peers() - 1;
   const std::size_t all = (std::size_t{1} << others) - 1;
@@ -121,7 +121,7 @@ Ring exact_ring(const Links& links, double (*combine)(double, double)) {
   return ring;
 }
 
-/// Takes links in the order of rising cost if they extend or join paths.
+/// Builds a ring greedily: takes links in ascending order of cost if they extend or join paths.
 Ring greedy_ring(const Links& links) {
   const std::size_t peers = links.peers();
   std::vector<std::pair<std::size_t, std::size_t>> sorted;
@@ -132,8 +132,8 @@ Ring greedy_ring(const Links& links) {
   }
   std::ranges::stable_sort(sorted, {},
                            [&](const auto& link) { return links(link.first, link.second); });
-  // A peer without a successor is the end of a path and knows its other end; likewise at the
-  // beginning.
+  // A peer without a successor is the last of a path, and one without a predecessor is the first.
+  // `other_end` is valid for these peers only.
   std::vector<std::size_t> next(peers, peers), previous(peers, peers), other_end(peers);
   std::iota(other_end.begin(), other_end.end(), std::size_t{0});
   for (const auto& [from, to] : sorted) {
@@ -145,7 +145,7 @@ Ring greedy_ring(const Links& links) {
     other_end[head] = tail;
     other_end[tail] = head;
   }
-  // One path is left: join its two ends.
+  // One path is left, so join its two ends.
   *std::ranges::find(next, peers) =
       static_cast<std::size_t>(std::ranges::find(previous, peers) - previous.begin());
   Ring ring{0};
@@ -153,7 +153,7 @@ Ring greedy_ring(const Links& links) {
   return ring;
 }
 
-/// Swaps two neighbouring segments where that makes the ring cheaper. True if it did.
+/// Swaps two neighbouring segments where that makes the ring cheaper. Returns true if it did.
 bool move_segments(Ring& ring, const Links& links, double least_gain) {
   const std::size_t n = ring.size();
   bool improved = false;
@@ -176,7 +176,7 @@ bool move_segments(Ring& ring, const Links& links, double least_gain) {
   return improved;
 }
 
-/// Reverses segments where that makes the ring cheaper. True if it did.
+/// Reverses segments where that makes the ring cheaper. Returns true if it did.
 bool reverse_segments(Ring& ring, const Links& links, double least_gain) {
   const std::size_t n = ring.size();
   bool improved = false;
@@ -199,7 +199,7 @@ bool reverse_segments(Ring& ring, const Links& links, double least_gain) {
   return improved;
 }
 
-/// Improves a ring to a local optimum of the sum under both kinds of moves.
+/// Improves a ring until neither kind of move lowers the sum of its costs.
 void improve(Ring& ring, const Links& links) {
   // Gains below rounding errors could make the search go in circles.
   const double least_gain = 1e-12 * cost_of(ring, links, sum);
@@ -207,8 +207,8 @@ void improve(Ring& ring, const Links& links) {
   }
 }
 
-/// Reverses the order of three neighbouring segments: the smallest change that neither kind of move
-/// undoes (the double bridge of Martin, Otto and Felten 1991).
+/// Reverses the order of three neighbouring segments. This is the smallest change that neither kind
+/// of move undoes (the double bridge of Martin, Otto and Felten 1991).
 void kick(Ring& ring, Rng& rng) {
   std::size_t cuts[4];
   for (std::size_t& cut : cuts) cut = 1 + rng.below(ring.size());
@@ -224,7 +224,8 @@ void kick(Ring& ring, Rng& rng) {
 
 constexpr int kicks = 50;
 
-/// A ring of small sum, at most that of `ring`. Stops as soon as the sum is at most `enough`.
+/// Searches for a ring whose costs have a small sum, at most that of `ring`. Stops as soon as the
+/// sum is at most `enough`.
 Ring search(Ring ring, const Links& links, double enough, Rng& rng) {
   Ring greedy = greedy_ring(links);
   improve(ring, links);
@@ -243,7 +244,8 @@ Ring search(Ring ring, const Links& links, double enough, Rng& rng) {
   return ring;
 }
 
-/// A lower bound: every ring has a link into and a link out of every peer.
+/// A lower bound for the cost of a ring's slowest link: every ring has a link into and a link out
+/// of every peer.
 double least_bottleneck(const Links& links) {
   double least = 0;
   for (std::size_t peer = 0; peer < links.peers(); ++peer) {

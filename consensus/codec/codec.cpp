@@ -23,8 +23,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "payloads are written as they lie in memory");
 
-/// The number k of kept values. It is at least 1 for at least one element, because the fraction is
-/// above 0.
+/// The number k of values that the codec keeps. It is at least 1 if there are elements, because the
+/// fraction is above 0.
 std::size_t kept_of(const Codec& codec, std::size_t elements) {
   const double share = std::ceil(codec.fraction * static_cast<double>(elements));
   return std::min(static_cast<std::size_t>(share), elements);
@@ -40,15 +40,16 @@ CodecTraits qsgd_traits(unsigned levels, std::size_t elements) {
   return {.unbiased = true, .omega = (std::sqrt(1 + others / (s * s)) - 1) / 2};
 }
 
-/// The fraction of the values that is kept.
+/// The fraction of the values that the codec keeps.
 double kept_part(const Codec& codec, std::size_t elements) {
   return static_cast<double>(kept_of(codec, elements)) / static_cast<double>(elements);
 }
 
-/// What one codec does. All functions receive at least one value, and bytes of the right size.
+/// The functions and properties of one codec. All functions receive at least one value, and bytes
+/// of the right size.
 struct CodecRow {
   std::string_view name;
-  std::size_t width;  ///< Bytes for each value; 0 if values are not written one by one.
+  std::size_t width;  ///< Bytes for each value; 0 if the codec does not write values one by one.
   float largest;      ///< The largest magnitude that stays finite when written.
   bool summable;      ///< See CodecTraits::summable.
   CodecTraits (*traits)(const Codec&, std::size_t elements);
@@ -135,7 +136,7 @@ constexpr std::array<CodecRow, codec_kinds.size()> rows = {{
 
 const CodecRow& row_of(CodecKind kind) { return rows[static_cast<std::size_t>(kind)]; }
 
-/// The row of a codec, after a check that its parameters are valid.
+/// Returns the row of a codec, after checking that its parameters are valid.
 const CodecRow& sound_row(const Codec& codec) {
   check(problems_of(codec).empty(), "a codec has sound parameters");
   return row_of(codec.kind);
@@ -184,9 +185,10 @@ double usual_delta(const Codec& codec, std::size_t elements) {
   Codec damped = codec;
   damped.damped = true;
   const CodecTraits traits = traits_of(damped, elements);
-  // Drawn values are the same fraction of any vector, and rounding to halves loses almost nothing.
+  // These codecs keep the same fraction of any vector: linear ones choose values at random, and
+  // rounding to halves loses almost nothing.
   if (traits.lossless || traits.linear || bytes_per_element(codec) > 0) return traits.delta;
-  constexpr std::size_t vectors = 16;  // Makes the error about a hundredth.
+  constexpr std::size_t vectors = 16;  // Enough vectors for an error of about a hundredth.
   Rng rng(1);
   std::vector<float> x(elements);
   std::vector<float> y(elements);

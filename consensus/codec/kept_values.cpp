@@ -1,5 +1,5 @@
-// top_k is written as a sparse vector with exactly k values. random_k is written as a seed and the
-// values at the indices that the seed gives.
+// Writes top_k as a sparse vector with exactly k values, and random_k as a seed and the values at
+// the indices that the seed gives.
 #include "consensus/codec/kept_values.hpp"
 
 #include <algorithm>
@@ -25,16 +25,16 @@ bool is_written_dense(std::size_t elements, std::size_t k) {
          encoded_stream_size(true, elements, elements, exact);
 }
 
-/// Indices of the k largest magnitudes, ascending. On ties the smaller index wins. NaN is above all
-/// numbers, so that it is sent and then refused.
+/// Indices of the k largest magnitudes, ascending. On ties the smaller index wins. NaN ranks above
+/// all numbers, so that it is sent and then refused.
 std::vector<std::size_t> places_of_largest(std::span<const float> values, std::size_t k) {
   std::vector<std::uint32_t> magnitudes(values.size());
   std::ranges::transform(values, magnitudes.begin(), magnitude_bits);
   const auto kth = magnitudes.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::ranges::nth_element(magnitudes, kth, std::greater<>());
   const std::uint32_t least = *kth;
-  // All magnitudes before `kth` are at least as large as it. The remaining places go to the first
-  // values that equal it.
+  // No magnitude before `kth` is below `least`. The remaining places go to the first values whose
+  // magnitude is `least`.
   auto of_the_least = std::count(magnitudes.begin(), kth + 1, least);
   std::vector<std::size_t> places;
   places.reserve(k);
@@ -45,8 +45,8 @@ std::vector<std::size_t> places_of_largest(std::span<const float> values, std::s
   return places;
 }
 
-/// Calls `take` with k of the indices below `elements`, ascending; every set of k is equally likely
-/// (selection sampling: Knuth volume 2, 3.4.2, algorithm S).
+/// Calls `take` with k of the indices below `elements`, in ascending order. Every set of k is
+/// equally likely (selection sampling: Knuth volume 2, 3.4.2, algorithm S).
 template <class Take>
 void draw_places(std::uint64_t seed, std::size_t elements, std::size_t k, Take&& take) {
   Rng rng(seed);
@@ -77,7 +77,7 @@ void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng,
 
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out) {
   const std::optional<SparseVector> stream = decode(bytes, out.size());
-  // The size of the bytes and the number of values together determine the form.
+  // The number of bytes and the number of values together determine the form.
   const std::size_t values = is_written_dense(out.size(), k) ? out.size() : k;
   if (!stream || stream->values().size() != values) return false;
   std::ranges::fill(out, 0.0f);
@@ -95,7 +95,7 @@ void encode_random_k(std::span<const float> values, std::size_t k, bool damped, 
   out += sizeof seed;
   const double scale = damped ? 1 : static_cast<double>(values.size()) / static_cast<double>(k);
   // A value that is not finite may be at an index that is not drawn. The receiver must still notice
-  // it, so every value is made NaN.
+  // it, so every value becomes NaN.
   const double sound = is_finite(values) ? 1 : std::numeric_limits<double>::quiet_NaN();
   draw_places(seed, values.size(), k, [&](std::size_t place) {
     const auto value = static_cast<float>(values[place] * scale * sound);

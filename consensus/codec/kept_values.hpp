@@ -1,4 +1,4 @@
-// Codecs that keep some values and drop the others: the largest ones, or ones drawn at random.
+// Codecs that keep some values and drop the others. They keep the largest values or random ones.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,18 @@
 
 namespace gv {
 
-// Source: Stich 2018. k is at least 1 and at most the number of values.
+// Both codecs follow Stich 2018. k is at least 1 and at most the number of values.
 
-/// top_k: the k largest magnitudes with their indices. On ties the smaller index wins.
+/// Bytes of a vector that top_k writes: the k values of largest magnitude, with their indices. On
+/// ties the smaller index wins.
 std::size_t top_k_size(std::size_t elements, std::size_t k);
 void encode_top_k(std::span<const float> values, std::size_t k, Rng& rng, std::span<std::byte> out);
 /// Returns false if the bytes are not an encoded top_k vector.
 bool decode_top_k(std::span<const std::byte> bytes, std::size_t k, std::span<float> out);
 
-/// random_k: k values at random indices, times d/k to make them unbiased, or as they are if
-/// `damped`. The 8-byte seed is written instead of the indices. Draws from `rng` once.
+/// Bytes of a vector that random_k writes: an 8-byte seed, which determines k random indices, and
+/// the values there. Of d values, the k written ones are multiplied by d/k to make them unbiased,
+/// unless `damped`. Encoding draws from `rng` once.
 std::size_t random_k_size(std::size_t k);
 void encode_random_k(std::span<const float> values, std::size_t k, bool damped, Rng& rng,
                      std::span<std::byte> bytes);

@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// A sign and a level as one number: the sign bit is above the bits of the level.
+/// Represents a sign and a level as one number. The sign bit is above the bits of the level.
 struct Code {
   unsigned levels;
 
@@ -25,7 +25,8 @@ struct Code {
 
 std::size_t code_bytes(Code code, std::size_t count) { return (count * code.bits() + 7) / 8; }
 
-/// The fraction of the scale that is written instead of all of it: sum x_i^2 / E sum C(x)_i^2.
+/// The fraction of the scale that a damped codec writes: sum x_i^2 / E sum C(x)_i^2, where C(x) are
+/// the decoded values without damping.
 double damping(Code code, std::span<const float> values, double scale) {
   double exact = 0;
   double written = 0;
@@ -51,7 +52,7 @@ void encode_bucket(Code code, bool damped, std::span<const float> values, Rng& r
     std::memcpy(out, &smaller, sizeof smaller);
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // The scale is rounded, so the largest value can come out slightly above the last level.
+    // The scale is rounded, so the largest value can end up slightly above the last level.
     const double level = std::min<double>(std::abs(values[i]) * scale, code.levels);
     const double below = std::floor(level);
     unsigned written = static_cast<unsigned>(below) + (rng.chance(level - below) ? 1 : 0);
@@ -66,8 +67,8 @@ void encode_bucket(Code code, bool damped, std::span<const float> values, Rng& r
 bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
   const auto largest = number_at<float>(bytes);
   if (!std::isfinite(largest) || largest < 0) return false;
-  // The value of each code in this bucket, so that no element needs a division. NaN marks invalid
-  // codes.
+  // The value that each code stands for in this bucket, so that no element needs a division. NaN
+  // marks invalid codes.
   std::array<float, 256> meanings;
   meanings.fill(std::numeric_limits<float>::quiet_NaN());
   for (unsigned level = 0; level <= code.levels; ++level) {

@@ -1,4 +1,4 @@
-// Scaled sign: each bucket is a float and one bit for each value.
+// Scaled sign: writes each bucket as a float and one bit for each value.
 #include "consensus/codec/sign.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Sparse vectors: for each block a sorted list of offsets.
+// Implements sparse vectors, which store a sorted list of offsets for each block.
 #include "consensus/codec/sparse_vector.hpp"
 
 #include <algorithm>
@@ -36,16 +36,16 @@ std::uint8_t number_of(const Codec& codec) {
   return static_cast<std::uint8_t>(row - summable_codecs.begin());
 }
 
-/// How many magnitudes are at least `least`.
+/// The number of magnitudes that are at least `least`.
 GV_WIDE std::size_t count_from(const std::vector<std::uint32_t>& magnitudes, std::uint32_t least) {
   std::uint32_t count = 0;
   for (const std::uint32_t magnitude : magnitudes) count += magnitude >= least;
   return count;
 }
 
-/// A threshold t such that the `k` largest are >= t and all others <= t; 0 if there are fewer than
-/// k. It is built bit by bit from at most 31 counts, which is faster than a partial sort of 512
-/// values.
+/// A threshold t such that the `k` largest magnitudes are >= t and all others <= t; 0 if there are
+/// fewer than k. It is built bit by bit from at most 31 counts, which is faster than a partial sort
+/// of 512 values.
 std::uint32_t kth_largest(const std::vector<std::uint32_t>& magnitudes, std::size_t k) {
   std::uint32_t least = 0;
   for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
@@ -213,7 +213,7 @@ SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> r
     const std::span<const float> values =
         residual.subspan(begin, std::min(block, residual.size() - begin));
     magnitudes.resize(values.size());
-    // NaN is above all numbers, so that it is sent and noticed.
+    // NaN ranks above all numbers, so that it is sent and noticed.
     std::ranges::transform(values, magnitudes.begin(), magnitude_bits);
     // Zeros are never taken, so the threshold is at least magnitude 1.
     const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});

@@ -15,19 +15,21 @@ namespace gv {
 /// How the values of a vector are written.
 struct WireFormat {
   Codec codec;          ///< Must be in summable_codecs.
-  bool sparse = false;  ///< True: zeros are left out if that takes fewer bytes.
+  bool sparse = false;  ///< True if zeros are left out whenever that takes fewer bytes.
 
   bool is_plain() const { return codec == Codec::identity && !sparse; }
 };
 
-/// A vector of `size` floats, fewer than 2^32. A *dense* one holds all values. A *sparse* one holds
-/// some values with their indices; the others are zero (SparCML: Renggli et al. 2019, section 5).
-/// An index is stored as a 16-bit offset within a block of 65536, half of what the paper uses.
+/// A vector of `size` floats, fewer than 2^32. A *dense* vector stores all values. A *sparse* one
+/// stores some values with their indices; the others are zero (SparCML: Renggli et al. 2019,
+/// section 5). An index is stored as a 16-bit offset within a block of 65536, half the size that
+/// the paper uses.
 class SparseVector {
  public:
   static SparseVector dense(std::vector<float> values);
 
-  /// `indices` must ascend, be below `size`, and be as many as `values`. Values may be zero.
+  /// `indices` must ascend and be below `size`. There must be one index for each of `values`.
+  /// Values may be zero.
   static SparseVector sparse(std::size_t size, std::span<const std::size_t> indices,
                              std::vector<float> values);
 
@@ -37,10 +39,10 @@ class SparseVector {
   /// All values of a dense vector, or the stored values of a sparse one.
   std::span<const float> values() const { return values_; }
 
-  /// The index of each of `values` in the vector.
+  /// The index in the vector of each of `values`.
   std::vector<std::size_t> indices() const;
 
-  /// Adds every value to its place in `sum`, which has `size` elements.
+  /// Adds every value to its element of `sum`, which has `size` elements.
   void add_to(std::span<float> sum) const;
 
   friend bool operator==(const SparseVector&, const SparseVector&) = default;
@@ -53,49 +55,51 @@ class SparseVector {
   std::size_t size_ = 0;
   bool dense_ = true;
   std::vector<float> values_;
-  // Used only if sparse: the number of values in each block, and the offset of each value in its
-  // block.
+  // Used only if sparse. `counts_` has the number of values in each block, and `offsets_` the
+  // offset of each value in its block.
   std::vector<std::uint32_t> counts_;
   std::vector<std::uint16_t> offsets_;
 };
 
 /// Bytes of `stream` when encoded: a header of 12 bytes and the values. A sparse vector needs 2
-/// more bytes for each value and 4 for each block of 65536.
+/// more bytes for each value and 4 for each block of 65536 elements.
 std::size_t encoded_size(const SparseVector& stream, const Codec& codec);
 
-/// Bytes of the encoded vector, for a vector that does not exist yet, with `size` elements and
-/// `values` stored values. A dense vector stores `size` values.
+/// Bytes that a vector would take when encoded. The vector has `size` elements and `values` stored
+/// values. A dense vector stores `size` values.
 std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
                                 const Codec& codec);
 
-/// Returns the same vector, made dense if that takes fewer bytes: when it stores about two thirds
-/// of the elements with 4-byte values, or a fifth with 4-bit values.
+/// Returns the same vector, made dense if that takes fewer bytes. Dense is shorter once the vector
+/// stores about two thirds of the elements with 4-byte values, or a fifth with 4-bit values.
 SparseVector compact(SparseVector stream, const Codec& codec);
 
 /// The compact sum of two vectors of the same size, in linear time. A sparse sum holds the indices
-/// of both. Addition is commutative but not associative, so the same bits need the same order of
+/// of both. Addition is commutative but not associative, so equal bits require the same order of
 /// merges.
 SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec = Codec::identity);
 
 /// Top-k with error feedback (Stich, Cordonnier and Jaggi 2018; per block as in SparCML's Top16).
 /// Adds `gradient` to `residual`, takes the `k` largest magnitudes from every block of `block`
 /// elements, and leaves the others in `residual` for the next call. On ties the smaller index wins;
-/// zeros are never taken. Contractive: the new residual has at most 1 - k/block of the squares of
-/// the sum. All values taken and the last residual add up to all gradients, up to rounding.
-/// `residual` has the gradient's size and starts as zeros.
+/// zeros are never taken. Contractive: the squared norm of the new residual is at most 1 - k/block
+/// times that of `gradient` plus the old residual. All values taken so far and the last residual
+/// add up to the sum of all gradients, except for rounding. `residual` has the gradient's size and
+/// starts as zeros.
 SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> residual,
                              std::size_t block = 512, std::size_t k = 16);
 
-/// Adds what a codec lost to `residual`. `sent` must be `exact` after encoding and decoding.
+/// Adds the error of a codec to `residual`. `sent` must be `exact` after encoding and decoding.
 void keep_error(const SparseVector& exact, const SparseVector& sent, std::span<float> residual);
 
-/// Little-endian format: form (0 sparse, 1 dense), codec, two zero bytes, then size and number of
-/// values as 32-bit integers; if sparse, a 32-bit count for each block and the 16-bit offsets; then
-/// the values. Codecs that round at random draw from `rng`.
+/// Little-endian format: one byte for the form (0 sparse, 1 dense), one for the codec, two zero
+/// bytes, then the size and the number of values as 32-bit integers. A sparse vector continues with
+/// a 32-bit count for each block and the 16-bit offsets. The values come last. Codecs that round at
+/// random draw from `rng`.
 std::vector<std::byte> encode(const SparseVector& stream, const Codec& codec, Rng& rng);
 
-/// Reads a vector of `size` elements. Returns nullopt if any byte does not fit the format or a
-/// value is not finite. Allocates no more than `size` elements need.
+/// Reads a vector of `size` elements. Returns nullopt if a byte violates the format or a value is
+/// not finite. Allocates no more than `size` elements need.
 std::optional<SparseVector> decode(std::span<const std::byte> bytes, std::size_t size);
 
 }  // namespace gv

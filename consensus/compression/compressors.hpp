@@ -1,4 +1,4 @@
-// The table of all gradient compressors, and the settings that choose one of them.
+// The table of all gradient compressors, and the settings that select one of them.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,13 @@ namespace gv {
 
 /// The places of matrices in a gradient.
 struct GradientPlaces {
-  std::vector<MatrixPlace> matrices;  ///< All matrices, ascending and disjoint.
-  std::vector<DensePlace> dense;      ///< The dense layers whose gradients have sufficient factors.
+  std::vector<MatrixPlace> matrices;  ///< The places of all matrices, ascending and disjoint.
+  std::vector<DensePlace> dense;      ///< The dense layers whose gradients can be sent as
+                                      ///< sufficient factors.
 };
 
-/// Why a compressor cannot be combined with another setting, and what to do. Empty if it can.
+/// Explains why a compressor cannot be combined with another setting, and what to do. Empty if the
+/// two can be combined.
 struct CompressorClash {
   std::string_view reason;
   std::string_view remedy;
@@ -31,15 +33,16 @@ struct CompressorClash {
 /// A compressor's row in the table.
 struct CompressorKind {
   std::string_view name;
-  std::string_view setting;  ///< The setting that chooses it. Empty for whole gradients.
+  std::string_view
+      setting;  ///< The setting that selects the compressor. Empty for whole gradients.
   bool (*is_chosen)(const CompressorOptions&);
   std::unique_ptr<GradientCompressor> (*make)(const CompressorOptions&, std::size_t elements,
                                               const GradientPlaces&);
-  std::string_view model_has;  ///< What a model must have to use it. Empty if it works with every
-                               ///< model.
-  bool takes_codec = true;     ///< True if its values may be sent in any codec.
-  /// Why it cannot be combined with a compressor above it in the table, or with a codec that it
-  /// does not support.
+  std::string_view
+      model_has;  ///< What a model must have for this compressor. Empty if every model will do.
+  bool takes_codec = true;  ///< True if the compressor's values may be sent in any codec.
+  /// Why this compressor cannot be combined with one above it in the table, or with an unsupported
+  /// codec.
   CompressorClash with_another;
   CompressorClash with_local_steps;
 };
@@ -47,7 +50,7 @@ struct CompressorKind {
 /// The table of compressors. The first row is for whole gradients.
 std::span<const CompressorKind> compressor_kinds();
 
-/// The row that the options choose. If they name several, the last one wins.
+/// The row that the options select. If they name several compressors, the last row wins.
 const CompressorKind& chosen_compressor(const CompressorOptions& options);
 
 /// Makes the chosen compressor for gradients with this many elements.
@@ -55,8 +58,8 @@ std::unique_ptr<GradientCompressor> make_compressor(const CompressorOptions& opt
                                                     std::size_t elements,
                                                     const GradientPlaces& places = {});
 
-/// The combinations of settings that do not work. Each is reported under the name of the
-/// compressor's setting.
+/// Lists the combinations of settings that do not work, each under the name of the compressor's
+/// setting.
 Problems problems_of(const CompressorOptions& options, bool makes_local_steps);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Deep gradient compression. Momentum takes one pass over memory; sparse vectors select the values.
+// Deep gradient compression: applies momentum in one pass, and selects the values to send.
 #include "consensus/compression/dgc.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// u <- mu u + g. The update is u.
+/// Heavy-ball momentum: u <- mu u + scale g. Writes u to `update`.
 GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, float* __restrict update,
                         std::size_t n, float mu, float scale) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -22,7 +22,7 @@ GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, float* _
   }
 }
 
-/// u <- mu (u + g). The update is u + g.
+/// Nesterov momentum: u <- mu (u + scale g). Writes the new u + scale g to `update`.
 GV_WIDE void nesterov(float* __restrict u, const float* __restrict g, float* __restrict update,
                       std::size_t n, float mu, float scale) {
   for (std::size_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-// Error feedback: what a compressor did not send is kept and added to the next gradient.
+// Error feedback: keeps what a compressor did not send, and adds it to the next gradient.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// The errors of one replica's gradients. A gradient's error counts only once its sum has arrived,
-/// so that the gradient can be encoded again until then.
+/// The errors of one replica's gradients: what was not sent of them. A gradient's errors count only
+/// once the sum that includes it has arrived. Until then the gradient can be encoded again.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}
@@ -21,14 +21,15 @@ class ErrorFeedback {
   void add_to(std::span<float> gradient) const {
     for (std::size_t i = 0; i < waiting_.size(); ++i) gradient[i] += waiting_[i];
   }
-  /// Memory for the errors of the newest gradient, valid until the next call. It initially holds
-  /// the values of `gradient`.
+  /// Returns the memory for the errors of the newest gradient, which is valid until the next call.
+  /// The memory initially holds the values of `gradient`.
   std::span<float> begin(std::span<const float> gradient) {
     is_encoded_ = true;
     errors_.assign(gradient.begin(), gradient.end());
     return errors_;
   }
-  /// Call when the sum with the newest gradient has arrived. Its errors replace the waiting ones.
+  /// Call when the sum with the newest gradient has arrived. The errors of that gradient replace
+  /// the waiting ones.
   void confirm() {
     if (std::exchange(is_encoded_, false)) std::swap(waiting_, errors_);
   }
@@ -37,13 +38,13 @@ class ErrorFeedback {
     is_encoded_ = false;
   }
 
-  /// The errors in the form of a checkpoint. The name is the same as for top-k, because both keep
-  /// the same kind of values.
+  /// The errors as they are stored in a checkpoint. The name is the same as for top-k, because both
+  /// keep the same kind of values.
   GradientCompressor::Named kept() const {
     if (waiting_.empty()) return {};
     return {{name, waiting_}};
   }
-  /// Ignores other names and vectors of another size.
+  /// Restores the errors from a checkpoint. Ignores other names and vectors of another size.
   void restore(const std::string& of, std::vector<float> values) {
     if (of == name && values.size() == elements_) waiting_ = std::move(values);
   }

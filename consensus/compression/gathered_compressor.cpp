@@ -1,4 +1,4 @@
-// Gives each rank a range of its own, and averages the codes in them.
+// Gives each rank its own range, and averages the codes in all ranges.
 #include "consensus/compression/gathered_compressor.hpp"
 
 namespace gv {

@@ -1,4 +1,4 @@
-// The common part of compressors whose codes cannot be summed: each peer receives the codes of all.
+// The base of compressors whose encoded gradients cannot be summed: each peer receives all of them.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,11 @@
 
 namespace gv {
 
-/// Every peer receives the codes of all peers, and sums them itself in the order of ranks. So all
-/// get the same bits, a sum has no error of its own, and no aggregator can be lost. The price is
-/// that each peer passes on the codes of all others. Gradients are sent whole if the codes of all
-/// peers together would be longer than a gradient, or if there is only one peer.
+/// Every peer receives the codes (encoded gradients) of all peers and sums them itself, in the
+/// order of ranks. So all peers get the same bits, the sum adds no error, and there is no
+/// aggregator that could be lost. The price is that each peer passes on the codes of all others.
+/// Gradients are sent whole if the codes of all peers together would be longer than a gradient, or
+/// if there is only one peer.
 class GatheredCompressor : public GradientCompressor {
  public:
   /// A gradient of `elements` values is written as `code` floats.
@@ -20,7 +21,7 @@ class GatheredCompressor : public GradientCompressor {
 
   WireFormat wire() const override { return {}; }
   std::size_t longest() const override { return elements_; }
-  /// The position of our part depends on our rank.
+  /// True, because the position of our part depends on our rank.
   bool depends_on_generation() const override { return true; }
   CompressionPlan plan(const GradientSum& sum) const override;
   std::span<const float> decode(const CompressionPlan& plan, std::span<const float> sum) override;
@@ -29,13 +30,13 @@ class GatheredCompressor : public GradientCompressor {
   std::size_t elements() const { return elements_; }
   /// True if the plan sends whole gradients.
   static bool is_whole(const CompressionPlan& plan) { return plan.parts.empty(); }
-  /// The place at which our own code is written.
+  /// The memory into which our own code is written.
   static float* own_part(const CompressionPlan& plan, std::span<float> out) {
     return out.subspan(plan.parts[plan.sum.rank].begin).data();
   }
 
  private:
-  /// Adds `weight` times the values of a code to `sum`. The code may be that of a hostile peer.
+  /// Adds `weight` times the values of a code to `sum`. The code may come from a hostile peer.
   virtual void add(const float* code, float weight, std::span<float> sum) const = 0;
 
   std::size_t elements_;

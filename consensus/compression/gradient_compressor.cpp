@@ -14,7 +14,7 @@ bool GradientCompressor::encode(const CompressionPlan& plan, std::span<float> gr
   if (std::exchange(local_, plan.sum.local) != plan.sum.local) clear();
   if (!bound_gradient(gradient)) return false;
   if (!write(plan, gradient, out, draws)) return false;
-  // Gathered values may be any bits, and peers take them unchecked.
+  // Gathered values may have any bits, so they are not checked.
   const std::size_t gathered = plan.parts.empty() ? 0 : plan.parts.back().end;
   if (!plan.in_place) bound_gradient(out.subspan(gathered));
   return true;

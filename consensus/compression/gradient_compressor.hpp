@@ -1,4 +1,4 @@
-// Gradient compressors: what each peer sends to a sum instead of its whole gradient.
+// Gradient compressors: what each peer contributes to a sum instead of its whole gradient.
 #pragma once
 
 #include <cstddef>
@@ -17,38 +17,38 @@ namespace gv {
 
 /// Describes one sum. Everything but `rank` is equal at all peers.
 struct GradientSum {
-  std::uint64_t step = 0;  ///< The step at which the sum begins.
-  bool local = false;      ///< True if it sums the changes of local steps instead of gradients.
+  std::uint64_t step = 0;  ///< The optimiser step at which the sum begins.
+  bool local = false;      ///< True if the sum is of the changes of local steps, not of gradients.
   std::uint64_t generation = 0;       ///< The key of the generation that makes the sum.
   std::uint64_t number = 0;           ///< Number of earlier sums in that generation.
   std::vector<std::uint32_t> shares;  ///< Number of samples of each peer, by rank.
   std::size_t rank = 0;               ///< Our own rank.
 };
 
-/// The values that are sent in a sum. The default is a whole gradient of unknown size.
+/// Describes the values that are sent in a sum. The default is a whole gradient of unknown size.
 struct CompressionPlan {
   GradientSum sum;
   std::size_t elements = 0;  ///< Number of values that are sent.
-  /// One range of these values for each rank, at the beginning. They are gathered, not summed. May
-  /// be empty.
+  /// One range for each rank; together the ranges cover the first of the values sent. These values
+  /// are gathered, not summed. May be empty.
   std::vector<Range> parts;
-  /// Offsets of dense layers' weights. The learner writes their factors there instead of the
-  /// gradient.
+  /// Offsets of the weights of dense layers. The learner writes the layers' factors there instead
+  /// of the gradient.
   std::vector<std::size_t> factored;
-  /// True if the gradient is encoded where it was computed, and sent from there.
+  /// True if the gradient is encoded in the memory in which it was computed, and sent from there.
   bool in_place = true;
-  /// True if elements are encoded one by one. Then the end of a gradient can be sent while its
+  /// True if elements are encoded one by one. The end of a gradient can then be sent while its
   /// beginning is still being computed.
   bool piecewise = true;
 };
 
-/// A way to send less than a whole gradient. A mode asks one instance what is sent in each sum. A
-/// replica has its own instance, because encode() and decode() keep the values that were not sent
-/// and add them to the next gradient (error feedback). An instance allocates nothing before the
-/// first encode(). Pure.
+/// A way to send less than a whole gradient. One instance belongs to the mode, and plans what is
+/// sent in each sum. Each replica has another instance, because encode() and decode() keep the
+/// values that were not sent and add them to the next gradient (error feedback). An instance
+/// allocates nothing before the first encode(). Pure.
 class GradientCompressor {
  public:
-  /// Vectors and their names.
+  /// Vectors with their names.
   using Named = std::vector<std::pair<std::string, std::vector<float>>>;
 
   virtual ~GradientCompressor() = default;
@@ -70,29 +70,29 @@ class GradientCompressor {
   /// has the plan's size, and `gradient` is then unspecified. If the plan is piecewise, `gradient`
   /// may be only a part. Until its sum has arrived, a gradient may be encoded again, as if for the
   /// first time. Values beyond `largest_gradient` are clamped. Returns false if a value is not
-  /// finite, or not finite in its codec.
+  /// finite, or would not be finite in its codec.
   bool encode(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
               Rng draws);
 
-  /// The mean gradient that a sum represents; valid until the next call. It may have any values,
-  /// because parts of it may be gathered from hostile peers. The sum may be longer than planned.
-  /// This confirms the newest encode() of that plan: the values that were not sent are now kept for
-  /// good.
+  /// Returns the mean gradient that a sum represents; valid until the next call. It may have any
+  /// values, because parts of it may be gathered from hostile peers. The sum may be longer than
+  /// planned. Also confirms the newest encode() of that plan: the values that it did not send are
+  /// now kept for good.
   virtual std::span<const float> decode(const CompressionPlan& plan,
                                         std::span<const float> sum) = 0;
 
   /// Drops all kept values, because the model was replaced and they do not belong to the new one.
   virtual void clear() {}
 
-  /// The named vectors for a checkpoint. None if they come from local steps.
+  /// The named vectors for a checkpoint. There are none if the kept values come from local steps.
   Named lasting() const { return local_ ? Named() : kept(); }
   /// Restores one of these vectors before the first encode(). Ignores unknown names and vectors of
   /// another size.
   virtual void restore(const std::string&, std::vector<float>) {}
 
  private:
-  /// Encodes values that are finite and at most `largest_gradient`. Returns false if one is not
-  /// finite in its codec.
+  /// Encodes values that are finite and at most `largest_gradient`. Returns false if a value would
+  /// not be finite in its codec.
   virtual bool write(const CompressionPlan& plan, std::span<float> gradient, std::span<float> out,
                      Rng draws) = 0;
   virtual Named kept() const { return {}; }
@@ -101,8 +101,8 @@ class GradientCompressor {
   bool local_ = false;
 };
 
-/// Clamps values to `largest_gradient`. Leaves those that are not finite. Returns false if there
-/// are any.
+/// Clamps values to `largest_gradient`. Leaves values that are not finite unchanged, and then
+/// returns false.
 bool bound_gradient(std::span<float> values);
 
 }  // namespace gv

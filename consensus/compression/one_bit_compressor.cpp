@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// Writes a vector with one bit for each value into floats. For every 512 values it stores the mean
+/// Packs a vector into floats, with one bit for each value. For every 512 values it stores the mean
 /// of the negative ones, the mean of the others, and the sign bits (the paper does this for each
 /// column of a matrix). The result can be gathered, but not summed.
 namespace one_bit {
@@ -27,7 +27,8 @@ constexpr std::size_t size(std::size_t values) {
   return whole + (rest > 0 ? means + (rest + word_bits - 1) / word_bits : 0);
 }
 
-/// Writes the values into `out` and subtracts the written values, which leaves the errors.
+/// Writes the values into `out` and subtracts what was written, which leaves the errors in
+/// `values`.
 void write(std::span<float> values, float* out) {
   for (std::size_t at = 0; at < values.size(); at += bucket) {
     const auto part = values.subspan(at, std::min(bucket, values.size() - at));
@@ -71,9 +72,9 @@ void add(const float* in, float weight, std::span<float> sum) {
 }  // namespace one_bit
 
 /// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
-/// one-bit values, and sends the sum on as one bit again, with an error that it keeps. Here codes
-/// are gathered: n peers send (n - 1) / 28 floats for each value, compared with 2 (n - 1) / n for
-/// whole gradients. From 29 peers on, gradients are sent whole, including the kept errors.
+/// one-bit values, and sends the sum on with one bit for each value again, keeping the error. Here
+/// codes are gathered: n peers send (n - 1) / 28 floats for each value, compared with 2 (n - 1) / n
+/// for whole gradients. With 29 or more peers, gradients are sent whole, including the kept errors.
 class OneBitCompressor final : public GatheredCompressor {
  public:
   explicit OneBitCompressor(std::size_t elements)

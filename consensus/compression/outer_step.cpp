@@ -1,4 +1,4 @@
-// Outer steps, each in one pass over memory.
+// Applies outer steps, each in one pass over memory.
 #include "consensus/compression/outer_step.hpp"
 
 #include <algorithm>
@@ -44,7 +44,8 @@ void OuterStep::step(std::span<float> x, std::span<const float> mean_change) {
 }
 
 bool OuterStep::is_possible(std::span<const float> momentum) const {
-  // v = mu v + d, so |v| <= |d| / (1 - mu); the remaining factor allows for rounding.
+  // v = mu v + d, so |v| <= |d| / (1 - mu) with |d| <= 4 largest_gradient. 4.01 allows for
+  // rounding.
   const double most = 4.01 * largest_gradient / (1 - options_.outer_momentum);
   return largest_magnitude(momentum) <= most;
 }

@@ -1,4 +1,4 @@
-// Products of matrices with few columns, by loops in a fixed order.
+// Multiplies matrices by a few columns, with loops in a fixed order.
 #include "consensus/compression/power_sgd.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 bool sends_left(std::uint64_t turn) { return turn % 2 == 0; }
 
 // Columns are stored one after another, `length` floats each. Four columns at a time share one pass
-// over a row. Each sum has a fixed order, whatever the vector width.
+// over a row. Each sum has a fixed order, which does not depend on the vector width.
 
 constexpr std::size_t together = 4;
 constexpr std::size_t lanes = 8;
@@ -86,8 +86,8 @@ GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::s
   for (std::size_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
 }
 
-/// Calls `each` for columns 0 to `rank` - 1: four at a time while at least four are left, then
-/// singly.
+/// Calls `each` for columns 0 to `rank` - 1: for four at a time while at least four are left, then
+/// for single ones.
 template <class Each>
 void by_columns(std::size_t rank, Each each) {
   for (std::size_t c = 0; c < rank;) {
@@ -97,8 +97,8 @@ void by_columns(std::size_t rank, Each each) {
   }
 }
 
-/// Element `row` of the `count` columns that start at c, times `factor`. Each column has `stride`
-/// elements.
+/// Returns element `row` of the `count` columns that start at column c, times `factor`. Each column
+/// has `stride` elements.
 std::array<float, together> across(std::span<const float> columns, std::size_t stride,
                                    std::size_t row, std::size_t c, std::size_t count,
                                    float factor) {
@@ -157,12 +157,12 @@ double product(std::span<const float> a, std::span<const float> b) {
   return sum;
 }
 
-/// Subtracts from column c its projections on the columns before it. Returns the fraction of its
-/// norm that is left.
+/// Makes column c orthogonal to the columns before it by subtracting its projections on them.
+/// Returns the fraction of the column's norm that is left.
 double project(std::span<float> columns, std::size_t length, std::size_t c) {
   const auto column = columns.subspan(c * length, length);
   const double before = product(column, column);
-  // If a column lies almost in the span of the others, the remainder is mostly rounding error and
+  // If a column lies almost in the span of the others, what is left is mostly rounding error and
   // far from orthogonal to them. A second pass makes it orthogonal, or shows that nothing is left.
   for (int pass = 0; pass < 2; ++pass) {
     for (std::size_t b = 0; b < c; ++b) {

@@ -1,4 +1,4 @@
-// The compressor that sends drawn values of every 512, at the same places for all peers: random-k.
+// The random-k compressor: sends random values out of every 512, from the same places at all peers.
 #include <algorithm>
 #include <bitset>
 
@@ -9,18 +9,18 @@
 namespace gv {
 namespace {
 
-/// Chooses the values of a step.
+/// Chooses the values to send in a step.
 namespace drawn_values {
 
 constexpr std::size_t bucket = 512;
 
-/// How many of the `size` values of a bucket are sent.
+/// The number of values sent from a bucket of `size` values.
 constexpr std::size_t kept_of(std::size_t per_bucket, std::size_t size) {
   return (per_bucket * size + bucket - 1) / bucket;
 }
 
-/// Calls `take` with the places of the step's values, ascending. In every bucket each set of places
-/// is equally likely (Floyd's algorithm: Bentley 1987).
+/// Calls `take` with the places of the step's values, in ascending order. In every bucket each set
+/// of places is equally likely (Floyd's algorithm: Bentley 1987).
 template <class Take>
 void each(std::uint64_t step, std::size_t per_bucket, std::size_t elements, Take&& take) {
   Rng rng = Rng(step).fork("values of a gradient");
@@ -45,9 +45,9 @@ constexpr std::size_t count(std::size_t per_bucket, std::size_t elements) {
 
 /// Random-k with error feedback (Stich, Cordonnier and Jaggi 2018). All peers draw the same places
 /// from the number of the step, so the values are summed like any others, and no indices are sent.
-/// Values are not scaled up to replace the omitted ones: those are kept and sent later, so with
-/// scaling they would count twice. Descent with rate eta on a curvature h is stable if eta h < 2
-/// delta / (2 - delta), where delta is the fraction that is sent, since a value waits 1 / delta
+/// Values are not scaled up to replace the omitted ones. Omitted values are kept and sent later, so
+/// with scaling they would count twice. Descent with rate eta on a curvature h is stable if eta h <
+/// 2 delta / (2 - delta), where delta is the fraction that is sent, since a value waits 1 / delta
 /// steps on average.
 class RandomKCompressor final : public GradientCompressor {
  public:

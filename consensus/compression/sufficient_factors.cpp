@@ -1,4 +1,4 @@
-// Packs factors, and sums their products in a fixed order.
+// Packs the factors of gradients, and sums their products in a fixed order.
 #include "consensus/compression/sufficient_factors.hpp"
 
 #include <algorithm>
@@ -13,11 +13,12 @@ namespace gv {
 namespace {
 
 constexpr std::size_t rows_together = 4;
-/// Number of columns that are processed at once, so that all rows of a batch stay in the cache.
+/// Number of columns processed at once. It is small enough for all rows of a batch to stay in the
+/// cache.
 constexpr std::size_t columns_at_once = 256;
 
-/// Adds four rows of x to four rows of y: x_r times factors[4 k + r] to row k. Each element's sum
-/// follows the order of the rows, whatever the vector width.
+/// Adds four rows of x, times factors, to each of four rows of y: y_k += sum_r factors[4 k + r]
+/// x_r. Each element's sum follows the order of the rows and does not depend on the vector width.
 GV_WIDE void add_four_to_four(const float* factors, const float* __restrict x, std::size_t x_stride,
                               float* __restrict y, std::size_t y_stride, std::size_t n) {
   const float* x0 = x;

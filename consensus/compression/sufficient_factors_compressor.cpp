@@ -15,7 +15,7 @@ class SufficientFactorsCompressor final : public GradientCompressor {
   }
   WireFormat wire() const override { return {.codec = codec_}; }
   std::size_t longest() const override { return elements_; }
-  /// A generation with different shares may send different factors, and ours at another offset.
+  /// A generation with different shares may send other factors, and put ours at another offset.
   bool depends_on_generation() const override { return true; }
   CompressionPlan plan(const GradientSum& sum) const override {
     const SufficientFactors factors = factors_in(sum);

@@ -11,14 +11,14 @@
 namespace gv {
 namespace {
 
-/// Writes a vector with two bits for each value into floats. For every 512 values it stores their
+/// Packs a vector into floats, with two bits for each value. For every 512 values it stores their
 /// scale and their ternary values.
 namespace ternary {
 
 constexpr std::size_t bucket = 512;
 constexpr std::size_t values_in_word = 16;
-/// Values further from zero than this many deviations are clipped. The scale is the largest value,
-/// so without this a few large values would make most others zero.
+/// Values further from zero than this many standard deviations are clipped. The scale is the
+/// largest value, so without clipping a few large values would make most others zero.
 constexpr double clip_deviations = 2.5;
 
 constexpr std::size_t words(std::size_t values) {
@@ -39,8 +39,8 @@ float scale_of(std::span<const float> values) {
       std::min<double>(clip_deviations * deviation, largest_magnitude(values)));
 }
 
-/// A value is written as its sign with a probability proportional to its magnitude, so that its
-/// expected value is right.
+/// Writes each value as its sign with a probability proportional to its magnitude, otherwise as 0.
+/// This makes the expected value exact.
 void write(std::span<const float> values, float* out, Rng& draws) {
   for (std::size_t at = 0; at < values.size(); at += bucket) {
     const auto part = values.subspan(at, std::min(bucket, values.size() - at));
@@ -57,7 +57,7 @@ void write(std::span<const float> values, float* out, Rng& draws) {
   }
 }
 
-/// Adds `weight` times the written values to `sum`. A code that no peer writes counts as 0.
+/// Adds `weight` times the written values to `sum`. A code that no sound peer writes counts as 0.
 void add(const float* in, float weight, std::span<float> sum) {
   for (std::size_t at = 0; at < sum.size(); at += bucket) {
     const auto part = sum.subspan(at, std::min(bucket, sum.size() - at));
@@ -74,9 +74,10 @@ void add(const float* in, float weight, std::span<float> sum) {
 }  // namespace ternary
 
 /// TernGrad (Wen et al. 2017). In the paper all peers use the largest of their scales, so that a
-/// server can sum whole numbers. That scale makes more values zero. Here codes are gathered, and
-/// each keeps its own scales. n peers send (n - 1) / 15.5 floats for each value, and from 16 peers
-/// on gradients are sent whole. Nothing is kept: apart from clipping, the mean is right.
+/// server can sum integers. A common scale makes more values zero. Here codes are gathered, and
+/// each code has its own scales. n peers send (n - 1) / 15.5 floats for each value. With 16 or more
+/// peers, gradients are sent whole. No errors are kept, because apart from clipping the mean is
+/// unbiased.
 class TernaryCompressor final : public GatheredCompressor {
  public:
   explicit TernaryCompressor(std::size_t elements)

@@ -15,7 +15,8 @@ constexpr std::size_t top_k_block = 512;
 constexpr const char* waiting_name = "waiting";
 constexpr const char* momentum_name = "momentum";
 
-/// Also keeps the state before the newest selection, so that a gradient can be encoded again.
+/// Top-k that also keeps the state before the newest selection, so that a gradient can be encoded
+/// again.
 class TopKCompressor final : public GradientCompressor {
  public:
   TopKCompressor(const CompressorOptions& options, std::size_t elements)
@@ -54,7 +55,7 @@ class TopKCompressor final : public GradientCompressor {
   }
 
  private:
-  /// Keeps only the selected values, rounded as the receivers will decode them, and sets the others
+  /// Keeps only the selected values, rounded as the receivers will decode them, and sets all others
   /// to zero.
   bool write(const CompressionPlan& plan, std::span<float> values, std::span<float>,
              Rng draws) override {
@@ -74,7 +75,9 @@ class TopKCompressor final : public GradientCompressor {
     const std::optional<SparseVector> sent =
         gv::decode(gv::encode(kept, options_.codec, draws), values.size());
     std::ranges::fill(values, 0.0F);
-    if (!sent) return false;  // A value became too large when values from earlier steps were added.
+    if (!sent)
+      return false;  // A value became too large when the values from earlier steps were
+                     // added.
     now_->keep_error(kept, *sent);
     sent->add_to(values);
     return true;
@@ -100,8 +103,9 @@ class TopKCompressor final : public GradientCompressor {
   std::optional<Dgc> now_;
   std::optional<Dgc> before_;    ///< The state before the newest selection.
   bool settled_ = true;          ///< True once the sum with the newest selection has arrived.
-  std::vector<float> waiting_;   ///< The waiting values of a checkpoint, until the first selection.
-  std::vector<float> momentum_;  ///< The momentum of a checkpoint, until the first selection.
+  std::vector<float> waiting_;   ///< The waiting values from a checkpoint, until the first
+                                 ///< selection.
+  std::vector<float> momentum_;  ///< The momentum from a checkpoint, until the first selection.
 };
 
 }  // namespace

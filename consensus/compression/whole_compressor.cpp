@@ -1,4 +1,4 @@
-// The compressor that sends gradients whole, in some codec.
+// The compressor that sends whole gradients, in a codec of choice.
 #include "base/magnitude.hpp"
 #include "consensus/compression/compressors.hpp"
 

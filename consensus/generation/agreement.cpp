@@ -1,4 +1,4 @@
-// Ballots: propose, promise, install. A later ballot always wins.
+// Ballots: propose, promise, install. A later ballot always supersedes an earlier one.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -16,15 +16,15 @@
 namespace gv {
 namespace {
 
-/// A peer that is not blamed gets this many times the patience to answer.
+/// A peer that is not blamed has this many times patience() to answer.
 constexpr int patience_with_the_good = 4;
-/// A peer that answered waits this many times the patience for the decision.
+/// A peer that has answered waits this many times patience() for the decision.
 constexpr int patience_with_decisions = 6;
-/// Weight of the newest measurement of how long answers take.
+/// Weight of the newest measurement in the smoothed duration of answers.
 constexpr double newest_weight = 0.2;
-/// A sound peer never misses this many settings revisions while it runs.
+/// A sound peer never misses more settings revisions than this while it runs.
 constexpr std::uint64_t revisions_ahead_max = 64;
-/// The largest number of a settings revision that a newcomer believes.
+/// The largest number of a settings revision that a newcomer accepts.
 constexpr std::uint64_t first_revision_max = std::uint64_t{1} << 32;
 
 using Handled = std::variant<Propose, Promise, Preempted, Install, Decided, Equivocation,
@@ -87,7 +87,7 @@ bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
 void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
   out.tell(UnsoundMessage{.peer = peer, .why = why});
   if (exclusion_.offend(now, peer)) {
-    // Without steps in common we go on beside the peer, and need to hear its ballots.
+    // Outside lockstep the peer stays in our generations, so we must still hear its ballots.
     if (exclusion_.is_in_step()) {
       out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
     }
@@ -97,7 +97,7 @@ void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& o
   if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
 }
 
-/// Acts on what a comparison of decisions has shown.
+/// Acts on the result of comparing decisions.
 void Agreement::judge(Time now, const EquivocationWatch::Finding& finding, Effects& out) {
   for (const PeerId peer : finding.forgers) {
     offend(now, peer, "it shows a decision that its proposer has not signed", out);
@@ -105,10 +105,10 @@ void Agreement::judge(Time now, const EquivocationWatch::Finding& finding, Effec
   if (finding.proof) convict(now, *finding.proof, out);
 }
 
-/// Excludes a proposer for ever if it is proved to have told peers different things.
+/// Excludes a proposer for ever if it is proved to have sent peers different decisions.
 void Agreement::convict(Time now, const Equivocation& proof, Effects& out) {
   const PeerId peer = proof.one.ballot.proposer;
-  if (peer == self_) return;  // Another machine has our key, and others exclude us.
+  if (peer == self_) return;  // Another process uses our key, and others exclude us.
   watch_.convict(proof);
   exclusion_.refuse_for_ever(peer);
   out.tell(EquivocationProved{.peer = peer, .ballot = proof.one.ballot.number});
@@ -137,7 +137,7 @@ bool Agreement::is_spoilt() const {
          });
 }
 
-/// True if a generation began without us because we refuse one of its peers and too few others do.
+/// True if a generation began without us because we refuse one of its peers that few others refuse.
 bool Agreement::must_rest() const {
   const bool are_left_out = last_generation_ && !own_.leaves;
   return are_left_out && std::ranges::any_of(last_generation_->order, [this](PeerId peer) {
@@ -151,8 +151,7 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   bool news = false;
   for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
   const bool still = still_since_ && !generation_;
-  // A peer without a connection to the lost one learns of the loss only from us. Otherwise it would
-  // wait for that peer.
+  // A peer that has no connection to the lost peer learns of the loss only from us.
   if (generation_ || (still && news)) {
     for (const PeerId peer : generation_ ? generation_->order : candidates_) {
       if (peer != self_) out.send(peer, EndGeneration{promised_, blamed});
@@ -161,9 +160,9 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   if (!still) stand_still(now);
 }
 
-/// The next ballot may begin at once, because the cause that ended the generation may be over.
-/// After two successive generations without a finished collective, at most one begins per patience.
-/// Otherwise the peers might do nothing but hold ballots.
+/// Stops work until a ballot is decided, and usually lets one begin at once. After two successive
+/// generations without a finished collective, the next ballot begins no earlier than one patience()
+/// after the last generation began. Otherwise the peers might do nothing but hold ballots.
 void Agreement::stand_still(Time now) {
   still_since_ = now;
   if (generation_) {
@@ -178,8 +177,8 @@ void Agreement::stand_still(Time now) {
 }
 
 /// The largest number such that more than a third of all candidates have reported a ballot at least
-/// as large. With at most a third of them hostile, one reporter is sound, so hostile reports alone
-/// cannot raise the numbers. `own` is the number that we report.
+/// as large. If at most a third of them are hostile, at least one reporter is sound, so hostile
+/// reports alone cannot raise the numbers. `own` is the number that we report.
 std::uint64_t Agreement::vouched(std::uint64_t own) const {
   std::vector<std::uint64_t> numbers{own};
   for (const PeerId peer : candidates_) {
@@ -196,10 +195,10 @@ bool Agreement::is_near(const GenerationId& ballot) const {
   return ballot.number <= std::max(newest_seen_, vouched(newest_seen_)) + numbers_ahead_max;
 }
 
-/// True if our ballots are far above this one and the ballots that the others report. A hostile
-/// peer can have raised our ballots while we knew hardly anybody else, and then we would never work
-/// with the others again. If it has raised those of all peers, their reports lag behind for a
-/// moment, but this ballot does not.
+/// True if our ballot number is far above that of `ballot` and those that the others report. A
+/// hostile peer may have raised ours while we knew hardly any other peer. Without this check we
+/// would never work with the others again. If it has raised the numbers of all peers, their reports
+/// lag behind for a moment, but `ballot` does not.
 bool Agreement::is_lifted_above(const GenerationId& ballot) const {
   const std::uint64_t sound = vouched(0);
   return sound > 0 && promised_.number > std::max(sound, ballot.number) + numbers_ahead_max;
@@ -210,8 +209,8 @@ bool Agreement::is_near(const SettingsRevision& revision) const {
          (last_ ? last_->revision.number + revisions_ahead_max : first_revision_max);
 }
 
-/// When it is our turn to propose: at once if we are the first peer not blamed, later for each peer
-/// before us, and later still while another peer's ballot may be decided.
+/// When it is our turn to propose: at once if we are the first peer not blamed, and later the more
+/// such peers come before us. We also wait while another peer's ballot may be decided.
 Time Agreement::own_turn() const {
   const std::vector<PeerId> in = exclusion_.taking_part(present_, present_);
   const auto takes_part = [&in](PeerId peer) { return std::ranges::binary_search(in, peer); };
@@ -228,8 +227,8 @@ Time Agreement::own_turn() const {
   return *still_since_ + waits * patience();
 }
 
-/// A peer that calls too many ballots may be silent in those of the others, and is not waited for
-/// longer than any peer needs.
+/// How long to wait for missing answers. A peer that calls too many ballots may be silent in those
+/// of others, so it gets no more time than a blamed peer.
 Duration Agreement::wait_for_answers() const {
   Duration wait{};
   for (const PeerId peer : asked_) {
@@ -241,7 +240,7 @@ Duration Agreement::wait_for_answers() const {
   return wait;
 }
 
-/// The proposer for whose decision we have waited in vain pays for that.
+/// Charges the proposer for the time that we have waited for its decision in vain.
 void Agreement::charge_for_wait(Time now) {
   if (!answered_ || promised_.proposer == self_) return;
   budget_.charge(now, promised_.proposer, now - *still_since_);
@@ -299,7 +298,7 @@ void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out
 }
 
 void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out) {
-  // A peer that we have lost after its answer would only end the generation again. If it is alive,
+  // A peer that we have lost since its answer would only end the generation again. If it is alive,
   // it joins the next generation.
   std::erase_if(answers_, [this](const auto& answer) { return blamed_.contains(answer.first); });
   std::vector<PeerId> present;
@@ -329,7 +328,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   }
   if (start) decided_ = signed_install(*start, watch_.signer());
   for (const PeerId peer : asked_) {
-    // A peer that did not answer is told too, so that it learns that it is not in the generation.
+    // A peer that did not answer is sent the decision too, so that it learns that it is left out.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
     if (start) out.send(peer, *decided_);
@@ -352,7 +351,7 @@ bool Agreement::do_all_leave() const {
   return std::ranges::all_of(answers_, [](const auto& answer) { return answer.second.leaves; });
 }
 
-/// The others go on without us.
+/// Call when the others continue without us.
 void Agreement::become_left_out(Generation generation) {
   proposing_ = false;
   answered_ = false;
@@ -368,7 +367,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  // A revision of ours that is far above those of all others was never sound.
+  // If our revision is far above those of all others, it was never sound.
   const bool is_ours_sound =
       own_.revision.number <= generation.revision.number + revisions_ahead_max;
   own_.revision =
@@ -385,21 +384,21 @@ void Agreement::confirm(Effects& out) {
   out.send(promised_.proposer, Promise{promised_, own_});
 }
 
-/// True if this answer to our ballot is the peer's first.
+/// True if this is the peer's first answer to our ballot.
 bool Agreement::awaits(PeerId from, const Promise& message) const {
   return proposing_ && message.ballot == promised_ && !answers_.contains(from) &&
          std::ranges::find(asked_, from) != asked_.end();
 }
 
-/// True if this may be the decision that we wait for.
+/// True if this may be the decision that we are waiting for.
 bool Agreement::awaits(PeerId from, const Install& message) const {
   const GenerationId& ballot = message.generation.id;
   return answered_ && ballot == promised_ && ballot.proposer == from && from != self_;
 }
 
-/// Why no sound peer sends this message. To judge settings we read a whole config, so a peer that
-/// repeats itself, or speaks unasked, does not make us do it. If a repeated decision differs from
-/// the first, the watch notices.
+/// Returns why no sound peer would send this message; empty if one might. Judging settings means
+/// reading a whole config, so we skip it if a peer repeats itself or speaks unasked. If a repeated
+/// decision differs from the first, the watch notices.
 std::string Agreement::problem_of(PeerId from, const Message& message,
                                   const GenerationPlanner& planner) const {
   if (const auto* promise = std::get_if<Promise>(&message);
@@ -440,7 +439,7 @@ void Agreement::receive(Time now, PeerId from, const Message& message,
       message);
 }
 
-/// Blames the proposer whose decision we wait for: it has sent no decision that we can accept.
+/// Blames the proposer whose decision we wait for, because it has sent none that we can accept.
 void Agreement::give_up_on_proposer(Time now) {
   const PeerId proposer = promised_.proposer;
   stand_still(now);
@@ -454,7 +453,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
     return;
   }
   if (message.ballot == promised_) {
-    // Our answer was lost, so send it again. A generation that has ended stays ended.
+    // Our answer was lost, so send it again. A generation that has ended is not resumed.
     if (answered_) confirm(out);
     return;
   }
@@ -465,8 +464,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   promised_ = message.ballot;
   newest_seen_ = std::max(newest_seen_, promised_.number);
   if (was_lifted) {
-    // Numbers of our ballots may come again. Two decisions of one ballot would convict us, so these
-    // ballots differ in their session.
+    // Our ballots may now repeat earlier numbers. Two decisions of one ballot would convict us, so
+    // the new ballots get another session.
     newest_seen_ = promised_.number;
     session_ = static_cast<std::uint32_t>(hash_combine(session_, newest_seen_));
   }
@@ -475,8 +474,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   confirm(out);
 }
 
-/// Measures an answer that has just arrived. A late peer gets more time in the next ballot, but a
-/// peer that stalled for a minute does not make us wait for minutes.
+/// Measures how long the answer that has just arrived took. A late peer gets more time in the next
+/// ballot. The measurement has a limit, so a stall of a minute does not make us wait for minutes.
 void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
@@ -496,7 +495,7 @@ void Agreement::receive(Time now, PeerId from, const Promise& message,
   if (answers_.size() == asked_.size() + 1) decide(now, planner, out);
 }
 
-/// Our ballot is void: a peer that we asked has answered a later one, which may still be decided.
+/// A peer that we asked has answered a later ballot, so ours is void. The later one may be decided.
 void Agreement::receive(Time now, PeerId from, const Preempted& message, Effects&) {
   if (!is_near(message.ballot)) return;
   newest_seen_ = std::max(newest_seen_, message.ballot.number);
@@ -536,15 +535,16 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   }
   if (is_refused(start, planner)) return give_up_on_proposer(now);
   if (!interrupted_) budget_.give_back(from);
-  // A source that does not take part is about to leave.
+  // A source outside the generation is about to leave.
   for (const StageAssignment& assignment : start.assignments) {
     if (!start.contains(assignment.source)) blame(assignment.source);
   }
   begin(now, start, out);
 }
 
-/// True if `start` contains an excluded peer, asks for a state that we do not have, goes on after
-/// the end, or has settings that are older or too far ahead.
+/// True if we must not begin `start`: it contains an excluded peer, asks for a state that we do not
+/// have, continues after the end of the run, or has settings that are older than ours or too far
+/// ahead.
 bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
   const bool goes_back = last_ && start.revision < last_->revision &&
                          last_->revision.number <= start.revision.number + revisions_ahead_max;
@@ -578,8 +578,8 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
     stand_still(now);
   }
   for (const PeerId peer : message.blamed) {
-    // What others say removes no peer that has answered our ballot. Otherwise a hostile peer could
-    // leave all others out by blaming them before it answers itself.
+    // Blame from others does not remove a peer that has answered our ballot. Otherwise a hostile
+    // peer could leave all others out by blaming them before it answers itself.
     const bool has_answered = proposing_ && answers_.contains(peer);
     if (!has_answered) blame(peer);
   }

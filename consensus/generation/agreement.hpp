@@ -1,4 +1,4 @@
-// Agreement without a leader on generations: which peers work together, and from which model on.
+// Leaderless agreement on generations: which peers work together, and from which model on.
 #pragma once
 
 #include <algorithm>
@@ -21,84 +21,88 @@
 
 namespace gv {
 
-/// The version after one more collective of `samples` samples and `steps` optimiser steps in the
-/// generation with this key. Peers with equal results have made the same steps from the same model.
+/// Returns `version` after one more collective of `samples` samples and `steps` optimiser steps, in
+/// the generation with the given key. Peers that get equal results have made the same steps from
+/// the same model.
 ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
                              std::uint64_t samples, std::uint64_t steps = 1);
 
 /// Ballots by which live peers agree on the next generation. A peer that answers a proposal stands
 /// still until that ballot or a later one is decided, so no peer can finish a collective that the
-/// new generation does not know of. The peer with the smallest id proposes; if it does not, the
-/// next one does after a while. Peers that do not answer in time are left out and join a later
+/// new generation does not know of. The peer with the smallest id proposes; if it stays silent, the
+/// next one proposes after a while. Peers that do not answer in time are left out and join a later
 /// generation. A leaving peer answers once more, so that its state can be sent to others. Pure.
 class Agreement {
  public:
   struct Options {
     Duration patience = std::chrono::milliseconds(300);  ///< The shortest time allowed for answers.
     Duration patience_max = std::chrono::seconds(5);
-    /// Our ballots have larger numbers. A peer that takes part in two agreements distinguishes
-    /// their messages by this.
+    /// Our ballots have larger numbers than this. A peer that takes part in two agreements tells
+    /// their messages apart by these numbers.
     std::uint64_t first_ballot = 0;
   };
-  /// A sound peer never misses this many of the others' ballots.
+  /// A sound peer never misses more of the others' ballots than this.
   static constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
 
-  /// `session` must differ from that of every earlier process of this peer, so that their ballots
-  /// cannot be confused. `signer` has the key of `self` and must outlive this object.
+  /// `session` must differ from that of every earlier process of this peer, so that the ballots of
+  /// different processes cannot be confused. `signer` has the key of `self` and must outlive this
+  /// object.
   Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer);
 
   /// Sets the version of our replica. Must not be called while standing still.
   void set_version(const ModelVersion& version) { own_.version = version; }
   const ModelVersion& version() const { return own_.version; }
-  /// Sets how many samples we compute a second, for the shares; 0: not known yet.
+  /// Sets how many samples we compute in a second, from which shares follow; 0 means not known yet.
   void set_speed(double samples_per_second) { own_.speed = static_cast<float>(samples_per_second); }
   /// Sets our measurements of the links from us, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { own_.links = std::move(links); }
   /// Sets the pipeline stages whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
   const std::vector<StageHolding>& holdings() const { return own_.holdings; }
-  /// Sets the key of our host, if peers on one host are to be neighbours.
+  /// Sets the key of our host. Needed only if peers on one host should become neighbours.
   void set_host(std::uint64_t key) { own_.host = key; }
-  /// In a pipeline: from now on we take no part, and hand over our stages.
+  /// Call to leave a pipeline: from now on we take no part, and hand over our stages.
   void set_leaving() { own_.leaves = true; }
-  /// Sets whether the time of the run is over by our clock, so that training should end with the
-  /// version of the next generation.
+  /// Sets whether the run's time is over by our clock. If so, training should end with the version
+  /// of the next generation.
   void set_ends(bool ends) { own_.ends = ends; }
   /// The generation that began without us, either because we are leaving (its assignments may name
-  /// us as a source) or because we refuse one of its peers. Null before it is decided.
+  /// us as a source) or because we refuse one of its peers. Null until it is decided.
   const Generation* last_generation() const {
     return last_generation_ ? &*last_generation_ : nullptr;
   }
-  /// Proposes a settings revision for the next generation; a newer one known to any peer wins.
+  /// Proposes a settings revision for the next generation. If any peer knows a newer one, the newer
+  /// one is used.
   void set_revision(SettingsRevision revision) {
     own_.revision = std::max(own_.revision, std::move(revision));
   }
   /// The newest revision that we know. The running generation may use an older one.
   const SettingsRevision& revision() const { return own_.revision; }
 
-  /// Sets the peers that could take part now, including us, sorted. All of them except excluded
-  /// peers become candidates.
+  /// Sets the peers that could take part now, including us, sorted. All of them become candidates,
+  /// except excluded peers.
   void set_candidates(Time now, std::vector<PeerId> present);
   const std::vector<PeerId>& candidates() const { return candidates_; }
 
-  /// Sets whether the peers of a generation wait for each other (the default). If not, a peer that
-  /// alone refuses another takes part beside it.
+  /// Sets whether the peers of a generation wait for each other (the default). If they do not, a
+  /// peer that is alone in refusing another stays in the same generation.
   void set_in_step(bool in_step) { exclusion_.set_in_step(in_step); }
-  /// Refuses to work with `peer` for a while and tells all candidates. If the running generation is
-  /// then spoilt, the caller must end it. Returns true if the refusal is new.
+  /// Refuses to work with `peer` for a while and tells all candidates. If is_spoilt() is true
+  /// afterwards, the caller must end the running generation. Returns true if the refusal is new.
   bool refuse(Time now, PeerId peer, Effects& out);
-  /// True if we refuse the peer. If peers do not wait for each other, a generation may contain it
-  /// all the same.
+  /// True if we refuse the peer. If peers do not wait for each other, a generation may still
+  /// contain both of us.
   bool refuses(PeerId peer) const { return exclusion_.refuses(self_, peer); }
-  /// How long a refusal lasts.
+  /// The duration of a refusal.
   Duration refusal() const { return exclusion_.lasts(); }
-  /// True if more than a third of all peers refuse the peer, or if we do and are in lockstep.
+  /// True if more than a third of all peers refuse the peer, or if we refuse it and are in
+  /// lockstep.
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
-  /// True if we know a proof that the peer has signed two decisions of one ballot.
+  /// True if we have a proof that the peer has signed two decisions of one ballot.
   bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
   /// The proofs, by convicted peer.
   const std::map<PeerId, Equivocation>& proofs() const { return watch_.proofs(); }
-  /// True if a generation of the running one's peers plus `peer` would leave out `peer`.
+  /// True if `peer` would be left out of a generation formed by the running one's peers and `peer`.
   bool is_left_out(PeerId peer) const;
   /// True if the running generation has to end because one of its peers is excluded.
   bool is_spoilt() const;
@@ -108,7 +112,7 @@ class Agreement {
   /// runs, only new blame is passed on.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
-  /// Notes a sign of life, which ends blame of the peer.
+  /// Notes a sign of life from the peer, which is then no longer blamed.
   void heard(PeerId peer) { blamed_.erase(peer); }
   bool is_blamed(PeerId peer) const { return blamed_.contains(peer); }
 
@@ -116,8 +120,8 @@ class Agreement {
   static bool handles(const Message& message);
   /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
   /// Refusals. An unsound message is reported as UnsoundMessage and counts against its sender. A
-  /// sound message that asks for too much is only ignored: a ballot far above all that peers
-  /// report, more interruptions than the sender's budget, or a settings revision far above ours.
+  /// sound message is ignored if it asks for too much: a ballot far above all that peers report,
+  /// more interruptions than the sender's budget allows, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
@@ -126,7 +130,7 @@ class Agreement {
 
   /// The running generation, or null between generations. A new key means a new generation.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
-  /// The newest ballot we answered or began.
+  /// The newest ballot that we have answered or begun.
   const GenerationId& promised() const { return promised_; }
   std::uint64_t ballots() const { return ballots_; }
 
@@ -134,7 +138,7 @@ class Agreement {
   static constexpr std::size_t field_count = 32;
   friend bool operator==(const Agreement& a, const Agreement& b);
 
-  /// How long an answer may take: four times the measured time, within the options' bounds.
+  /// The time allowed for an answer: four times the measured time, within the options' bounds.
   Duration patience() const;
 
  private:
@@ -179,18 +183,21 @@ class Agreement {
   Time own_turn() const;
 
   PeerId self_;
-  std::uint32_t session_;  ///< In the names of our ballots. Changes when their numbers come down.
+  std::uint32_t
+      session_;  ///< Part of the ids of our ballots. Changes when our ballot numbers fall.
   Options options_;
-  Answer own_;                   ///< Our present answer to a ballot.
+  Answer own_;                   ///< Our present answer to any ballot.
   std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.
   std::vector<PeerId> candidates_;
   Exclusion exclusion_;
   EquivocationWatch watch_;
   std::set<PeerId> blamed_;        ///< Peers that were silent when they should not have been.
-  GenerationId promised_;          ///< The newest ballot we answered or began; older ones are void.
-  std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot that we took part in or believe
-                                   ///< in.
-  std::map<PeerId, std::uint64_t> reported_;  ///< Largest ballot number in each peer's messages.
+  GenerationId promised_;          ///< The newest ballot that we have answered or begun; older ones
+                                   ///< are void.
+  std::uint64_t newest_seen_ = 0;  ///< Number of the latest ballot that we took part in or accepted
+                                   ///< as real.
+  std::map<PeerId, std::uint64_t> reported_;  ///< The largest ballot number in the messages of each
+                                              ///< peer.
   BallotBudget budget_;
   bool interrupted_ = false;  ///< True if the ballot that we promised ended a running generation.
   std::optional<Generation> generation_;
@@ -198,19 +205,19 @@ class Agreement {
   ModelVersion began_from_;  ///< Our version at the beginning of that generation.
   bool in_vain_ = false;     ///< True if the last generation ended without a change of our version.
   std::optional<Generation> last_generation_;
-  std::optional<Install> decided_;  ///< Our own last decision, for peers that ask again.
-  std::set<PeerId> too_late_;       ///< Peers that answered that ballot after it was decided.
+  std::optional<Install> decided_;  ///< Our own last decision, for peers that ask for it again.
+  std::set<PeerId> too_late_;  ///< Peers whose answers to our last ballot came after its decision.
   std::optional<Generation> last_;  ///< The newest generation that included us.
-  Answers answers_;                 ///< Answers to our ballot under way.
+  Answers answers_;                 ///< The answers so far to our ballot.
   std::vector<PeerId> asked_;
   bool proposing_ = false;
-  bool answered_ = false;      ///< True if we are waiting for another peer's decision, or for its
-                               ///< ballot to become void.
-  bool answered_end_ = false;  ///< True if our last answer reported the end.
-  std::optional<Time> still_since_;  ///< When our waiting time began; empty before the first.
+  bool answered_ = false;  ///< True while we wait for another peer's decision. The wait also ends
+                           ///< if the ballot becomes void.
+  bool answered_end_ = false;        ///< True if our last answer reported the end of the run.
+  std::optional<Time> still_since_;  ///< When we last began to stand still. Empty if we never have.
   Time proposed_at_{};
   Time ask_again_at_ = never;
-  double answer_seconds_ = 0;  ///< Usual duration of answers, smoothed.
+  double answer_seconds_ = 0;  ///< Smoothed duration of answers.
   std::uint64_t ballots_ = 0;
 };
 

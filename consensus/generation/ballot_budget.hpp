@@ -11,9 +11,9 @@
 
 namespace gv {
 
-/// A ballot makes all its peers stand still, so no key may call ballots without limit. Each may
-/// interrupt us `burst` times at once, and once more after every `interval`. Faults make sound
-/// peers call many ballots, but these end in generations and are then refunded. A peer over its
+/// A ballot makes all its peers stand still, so no peer may call ballots without limit. Each peer
+/// may interrupt us `burst` times at once, and once more after every `interval`. Faults make sound
+/// peers call many ballots, but a ballot that leads to a generation is refunded. A peer over its
 /// budget is not punished, only answered later. Pure.
 class BallotBudget {
  public:
@@ -33,8 +33,8 @@ class BallotBudget {
     const auto found = full_at_.find(peer);
     if (found != full_at_.end()) found->second -= interval;
   }
-  /// Spends three times the time that we have `waited` for the end of a ballot that `peer` has
-  /// called. A peer that calls few ballots and ends none would else hold us up nearly always.
+  /// Charges `peer` three times the time that we have `waited` for the decision of its ballot.
+  /// Otherwise a peer that calls few ballots and decides none would hold us up nearly all the time.
   void charge(Time now, PeerId peer, Duration waited) {
     if (waited <= Duration{}) return;
     Time& full_at = full_at_.try_emplace(peer, now).first->second;
@@ -55,7 +55,7 @@ class BallotBudget {
   friend bool operator==(const BallotBudget&, const BallotBudget&) = default;
 
  private:
-  std::map<PeerId, Time> full_at_;  ///< When the budget of each peer is full again.
+  std::map<PeerId, Time> full_at_;  ///< When the budget of each peer will be full again.
 };
 
 }  // namespace gv

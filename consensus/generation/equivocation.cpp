@@ -1,4 +1,4 @@
-// Signs, compares and passes on decisions.
+// Signs and compares decisions, and shows them to other peers.
 #include "consensus/generation/equivocation.hpp"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 constexpr char decision_domain[] = "grapevine decision 1";
 constexpr char generation_domain[] = "grapevine generation 1";
 
-/// Decisions remembered of each peer. A later ballot may be decided before an earlier decision has
-/// reached everybody.
+/// Number of decisions remembered from each peer. A later ballot may be decided before an earlier
+/// decision has reached all peers.
 constexpr std::size_t decisions_kept = 4;
 
 constexpr Duration shown_every = std::chrono::seconds(10);

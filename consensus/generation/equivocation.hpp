@@ -12,22 +12,22 @@
 
 namespace gv {
 
-/// The decision of a ballot whose proposer is `signer`.
+/// Signs the decision of a ballot whose proposer is `signer`.
 Install signed_install(Generation generation, const Signer& signer);
 
-/// The part of an Install that lets every peer compare it with another.
+/// Returns the decision in an Install, in the form in which peers compare it.
 Decision decision_in(const Install& install, const Signer& signer);
 
-/// True if the proposer of the decision's ballot has signed it.
+/// True if the decision is signed by the proposer of its ballot.
 bool is_signed(const Decision& decision, const Signer& signer);
 
-/// True if the two are different decisions of one ballot and its proposer has signed both.
+/// True if the two decisions differ, are of one ballot, and are both signed by its proposer.
 bool is_proof(const Equivocation& claim, const Signer& signer);
 
 /// Compares the decisions that proposers send to us and to others. Every peer shows each decision
-/// that it accepts to all live peers. So two sound peers that have different decisions of a ballot
-/// find the difference at once, however many others are hostile or have no decision. Both
-/// signatures together are a proof, which every peer checks for itself and passes on to all. Pure.
+/// that it accepts to all live peers. So if two sound peers get different decisions of a ballot,
+/// they find out at once, however many others are hostile or have no decision. The two signatures
+/// together are a proof, which every peer checks for itself and passes on to all. Pure.
 class EquivocationWatch {
  public:
   /// `signer` must outlive this object.
@@ -35,25 +35,27 @@ class EquivocationWatch {
 
   /// The result of a comparison.
   struct Finding {
-    std::vector<PeerId> forgers;        ///< Peers that showed a decision without its signature.
-    std::optional<Equivocation> proof;  ///< Against a proposer that is not convicted yet.
+    std::vector<PeerId> forgers;        ///< Peers that showed us decisions without the proposer's
+                                        ///< signature.
+    std::optional<Equivocation> proof;  ///< A proof against a proposer that is not convicted yet.
   };
 
-  /// Compares a decision that our proposer has sent us, whose signature we have checked, and shows
-  /// it to all others in `present` but the proposer.
+  /// Compares a decision that its proposer has sent us, and shows it to all others in `present`
+  /// except the proposer. The caller has checked its signature.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
-  /// True if we have accepted a decision of this ballot, or this very decision. One that comes
-  /// again need not be judged again.
+  /// has_accepted() is true if we have accepted any decision of the ballot, and holds() if we have
+  /// accepted exactly this decision. A repeated decision need not be judged again.
   bool has_accepted(const GenerationId& ballot) const;
   bool holds(const Decision& decision) const;
   /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);
 
-  /// Keeps a proof, which is shown at once. The convicted peer must not be convicted yet.
+  /// Keeps a proof against a proposer that is not convicted yet, for show_proofs() to show.
   void convict(const Equivocation& proof);
   bool is_convicted(PeerId peer) const { return proofs_.contains(peer); }
-  /// Shows all proofs to `present`, which is sorted, when that is due. They are shown again every
-  /// ten seconds, as a peer may have restarted. Forgets the decisions of others.
+  /// If it is time, shows all proofs to the peers in `present`, which must be sorted. A new proof
+  /// is shown at once. All proofs are repeated every ten seconds, because a peer may have
+  /// restarted. Forgets decisions shown by peers outside `present`.
   void show_proofs(Time now, const std::vector<PeerId>& present, Effects& out);
   Time deadline() const { return proofs_.empty() ? never : shows_at_; }
 
@@ -71,7 +73,7 @@ class EquivocationWatch {
   std::map<PeerId, std::vector<Decision>> held_;  ///< The newest decisions of each peer, oldest
                                                   ///< first.
   std::map<PeerId, Equivocation> proofs_;         ///< Proofs by convicted peer.
-  Time shows_at_{};                               ///< When the proofs are next shown.
+  Time shows_at_{};                               ///< When to show the proofs next.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Keeps each peer's refusals until they expire and counts the accusers of a peer.
+// Keeps each peer's refusals until they expire, and counts how many peers refuse a peer.
 #include "consensus/generation/exclusion.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ void Exclusion::hear(Time now, PeerId from, const std::vector<PeerId>& refused) 
   }
 }
 
-/// True if we refuse a peer for a time, and few others have refused it during that time.
+/// True if there is a peer that we refuse, though not for ever, and that few others have refused
+/// meanwhile.
 bool Exclusion::is_lonely() const {
   const auto own = until_.find(self_);
   return own != until_.end() && std::ranges::any_of(own->second, [this](const auto& one) {

@@ -1,4 +1,4 @@
-// Chooses the probe of each collective and turns acknowledgements into measurements.
+// Chooses the probe of each collective, and computes measurements from the acknowledgements.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
@@ -17,10 +17,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t small_bytes = 64;
 constexpr std::size_t large_bytes_min = 16 * 1024;
 
-/// No memory is faster than this.
+/// Upper bound of a measured speed. No memory is faster.
 constexpr double bytes_per_second_max = 20e9;
 
-/// A probe that takes longer is given up when the next one is due.
+/// A probe that takes longer than this is given up when the next one is due.
 constexpr Duration probe_max = std::chrono::seconds(1);
 
 /// About as many bytes as the busiest link carries in a ring, within the bounds of a block.
@@ -68,8 +68,8 @@ void LinkSurvey::operation_began(Time now, std::uint64_t operation, Duration usu
   const std::size_t ranks = order_.size();
   const std::size_t round = (operation - 1) / (ranks - 1);
   const std::size_t places = 1 + (operation - 1) % (ranks - 1);
-  // Two peers that are about to probe each other take turns. Otherwise an answer would wait behind
-  // the other peer's block.
+  // Two peers that would probe each other take turns. Otherwise an acknowledgement would wait
+  // behind the other peer's block.
   if (2 * places == ranks && (round % 2 == 0) != (rank_ < places)) return;
   const Duration quiet = usual > Duration{} ? std::min(usual, quiet_max) : quiet_max;
   probe_ = Probe{
@@ -109,7 +109,7 @@ void LinkSurvey::receive(Time now, PeerId from, const ProbeAck& message, Effects
   }
 }
 
-/// Ends the probe under way and records that it takes at least `seconds`.
+/// Gives up the probe under way, and records that it would have taken at least `seconds`.
 void LinkSurvey::give_up(double seconds) {
   Known& known = known_[probe_->to];
   if (!probe_->large) known.small.add(seconds);

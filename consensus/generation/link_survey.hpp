@@ -1,4 +1,4 @@
-// Measures the links from one peer to the others with a few acknowledged blocks.
+// Measures the links from one peer to all others with a few acknowledged blocks.
 #pragma once
 
 #include <array>
@@ -16,17 +16,18 @@
 namespace gv {
 
 /// Measures the links from one peer to every other in its generation. A ring uses few links, so its
-/// traffic cannot show the speed of the others. In each of a generation's first collectives every
-/// peer therefore sends another one a small block and, once that is acknowledged, a large one. All
-/// send to the peer at the same distance in ranks, so no peer gets two. Half of the small block's
-/// time is the latency; the additional time of the large block is due to its bytes. The fastest of
-/// the newest four measurements is used, because disturbances only make them slower. Pure.
+/// traffic cannot show the speed of the others. So in each of a generation's first collectives,
+/// every peer sends one other peer a small block and, after the acknowledgement, a large block. All
+/// peers send to the peer at the same distance in ranks, so no peer receives two probes at once.
+/// The latency is half of the small block's time; the additional time of the large block is due to
+/// its bytes. Disturbances only make measurements slower, so the fastest of the newest four is
+/// used. Pure.
 class LinkSurvey {
  public:
-  /// Number of measurements of each link in a generation.
+  /// Number of times that each link is measured in a generation.
   static constexpr std::size_t rounds = 4;
-  /// The longest that a collective waits for an unanswered probe. It also waits no longer than a
-  /// collective usually takes.
+  /// The longest time that a collective waits for an unanswered probe. It also never waits longer
+  /// than a collective usually takes.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
   /// A large block has as many bytes as a link carries in a sum of `elements` floats, but at most
@@ -38,24 +39,23 @@ class LinkSurvey {
   void end();
 
   /// Sends the probe of this collective, if it has one and the previous probe is over. The
-  /// generation's first collective, 0, has none, because models may still be on their way. `usual`
-  /// is the recent time of a collective; 0 if unknown.
+  /// generation's first collective, number 0, has none, because models may still be on their way.
+  /// `usual` is the recent duration of a collective; 0 means unknown.
   void operation_began(Time now, std::uint64_t operation, Duration usual, Effects& out);
 
-  /// Answers a probe of a peer in this generation.
+  /// Acknowledges a probe from a peer of this generation.
   void receive_block(PeerId from, const Block& block, Effects& out) const;
   void receive(Time now, PeerId from, const ProbeAck& message, Effects& out);
-  /// The lane to the peer broke, and any probe on it is lost.
+  /// Call when the lane to the peer broke. Any probe on it is lost.
   void lane_lost(PeerId peer);
-  /// No lane to the peer can be opened. It is reported as a link with 0 bytes a second.
+  /// Call when no lane to the peer can be opened. Its link is reported with 0 bytes a second.
   void lane_refused(PeerId peer);
 
-  /// Other blocks should wait until this time so that they do not disturb the probe under way. In
-  /// the past if no probe is under way.
+  /// Other blocks should wait until this time, so that they do not disturb the probe under way. The
+  /// time is in the past if no probe is under way.
   Time quiet_until() const { return probe_ ? probe_->quiet_until : Time::min(); }
 
-  /// The number of collectives, after a generation's first, that measure the links of `peers`
-  /// peers.
+  /// Number of collectives, after a generation's first, in which `peers` peers measure their links.
   static constexpr std::uint64_t operations(std::size_t peers) {
     return peers < 2 || peers > link_reports_max + 1 ? 0 : rounds * (peers - 1);
   }
@@ -68,7 +68,7 @@ class LinkSurvey {
   friend bool operator==(const LinkSurvey& a, const LinkSurvey& b);
 
  private:
-  /// The newest measurements of one kind, in seconds. Unused entries hold infinity.
+  /// The newest measurements with blocks of one size, in seconds. Unused entries hold infinity.
   struct Samples {
     std::array<double, rounds> seconds = none();
     std::size_t next = 0;
@@ -95,7 +95,8 @@ class LinkSurvey {
 
   PeerId self_;
   std::shared_ptr<const std::vector<std::byte>> bytes_;
-  std::vector<PeerId> order_;  ///< Empty if no links are measured.
+  std::vector<PeerId> order_;  ///< The peers of the generation by rank. Empty if no links are
+                               ///< measured.
   std::size_t rank_ = 0;
   std::uint64_t generation_key_ = 0;
   std::optional<Probe> probe_;

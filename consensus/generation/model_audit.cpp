@@ -8,7 +8,8 @@
 namespace gv {
 namespace {
 
-/// No peer is further ahead of another than this. Audits that lost a message are dropped.
+/// Number of audits kept. No peer is ahead of another by more, so an older incomplete audit has
+/// lost a message and is dropped.
 constexpr std::size_t operations_kept = 2;
 
 }  // namespace
@@ -28,7 +29,7 @@ std::optional<std::vector<PeerId>> ModelAudit::tell(PeerId from, std::uint64_t o
   if (whole) {
     std::map<std::uint64_t, std::size_t> sizes;
     for (const auto& [peer, theirs] : told) ++sizes[theirs];
-    // By rank, so that of equally large groups the first one found is kept.
+    // Goes by rank, so that of equally large groups the one with the lowest rank wins.
     std::uint64_t usual = told.at(order_.front());
     for (const PeerId peer : order_) {
       if (sizes.at(told.at(peer)) > sizes.at(usual)) usual = told.at(peer);

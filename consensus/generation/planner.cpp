@@ -1,4 +1,4 @@
-// Counts the peers that see the end of a run, and compares decisions about it with what we see.
+// Counts the peers that report the end of a run, and checks decisions about the end.
 #include "consensus/generation/planner.hpp"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ bool GenerationPlanner::contradicts_end(const Generation& generation) const {
   return end_view_ == EndView::over || end_view_ == EndView::reached;
 }
 
-/// A ballot that peers answered before the end may be decided long after it.
+/// Only a peer whose own answer reported the end can object to going on: a ballot that was answered
+/// before the end may be decided long after it.
 std::string GenerationPlanner::problem_of_end(const Generation& generation, bool answered) const {
   if (!contradicts_end(generation)) return "";
   if (generation.ends) return "it ends the run too early";

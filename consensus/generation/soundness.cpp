@@ -49,7 +49,7 @@ std::string problem(PeerId from, const Install& message, const GenerationPlanner
   if (!generation.hosts.empty() && generation.hosts.size() != peers) {
     return "not every peer of the generation it installs has a host";
   }
-  if (peers == 0) return "";  // All peers leave.
+  if (peers == 0) return "";  // In this generation all peers leave.
   if (has_repeats(generation.order)) return "the generation it installs names a peer twice";
   const bool is_closed = std::ranges::all_of(
       generation.sources, [&](PeerId source) { return generation.contains(source); });

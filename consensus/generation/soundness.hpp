@@ -1,4 +1,4 @@
-// Checks the messages of a ballot, independently of the receiver's state.
+// Checks the messages of a ballot without regard to the receiver's state.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace gv {
 
-/// Checks a Propose, Promise, Install, EndGeneration or Refusals from `from` by the rules for all
-/// ballots and by the run's own settings, which `planner` knows. Returns a sentence without a full
+/// Checks a Propose, Promise, Install, EndGeneration or Refusals from `from` against the rules for
+/// all ballots and the run's own settings, which `planner` knows. Returns a sentence without a full
 /// stop; empty if the message is sound or of another type. A sound peer never sends an unsound
 /// message, so an unsound one counts against its sender.
 std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner);

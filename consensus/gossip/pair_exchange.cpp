@@ -1,4 +1,4 @@
-// The interface of the pair exchange; its two state machines are in pair_exchange_state.cpp.
+// The public interface of the pair exchange. Its two state machines are in pair_exchange_state.cpp.
 #include "consensus/gossip/pair_exchange.hpp"
 
 #include <algorithm>
@@ -78,8 +78,8 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   const bool receiving = mine != nullptr && (mine->stage == State::Stage::offered ||
                                              mine->stage == State::Stage::receiving);
   if (!receiving) return;
-  // After this process has slept, blocks may arrive before the tick that asks for them. The time of
-  // the sleep does not measure how fast models travel.
+  // After this process has slept, blocks may arrive before the tick that asks for them. The time
+  // slept says nothing about how fast models travel, so it must not count.
   if (mine->accepted && now >= mine->deadline) mine->asked_at = now;
   if (state.needs_memory() && !state.begin_code(now, block, out)) return;
   const std::uint64_t begin = mine->blocks.received();
@@ -104,8 +104,8 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state.flight && state.flight->stage == State::Stage::awaiting_word) {
     out.send(peer, Ready{state.flight->id});
   }
-  // The partner may have noticed the loss before us, and our answer to its Resume may have been
-  // lost with the lane.
+  // The partner may have noticed the loss before we did, and asked us to resume. Our answer may
+  // have been lost with the lane.
   if (state.flight && state.flight->asked) state.stream(out, *state.flight->asked);
 }
 
@@ -171,7 +171,8 @@ std::size_t PairExchange::held() const {
 }
 
 std::size_t PairExchange::held_max(std::size_t others) {
-  // For each peer the last commit, its last accepted offer, its conduct, our patience and its rest.
+  // Five tables have an entry for each peer: its last commit, its last accepted offer, its conduct,
+  // our patience with it, and the end of its rest.
   constexpr std::size_t tables = 5;
   return tables * others + std::min(others, PairMemories::partners_max) + distances_max +
          PartnerTimes::recent_max;

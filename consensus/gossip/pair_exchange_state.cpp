@@ -15,15 +15,17 @@
 namespace gv {
 namespace {
 
-constexpr int resumes_max = 3;  ///< Broken lanes and pauses that one exchange survives.
-constexpr int queries_max = 8;  ///< How often the responder asks for Commit before it gives up.
-/// An offer can give way after the answer deadline divided by this.
+constexpr int resumes_max = 3;  ///< Number of broken lanes and pauses that one exchange survives.
+constexpr int queries_max = 8;  ///< Number of times that the responder asks for Commit before it
+                                ///< gives up.
+/// An unanswered offer to a new partner gives way to others after the answer deadline divided by
+/// this.
 constexpr int patience_part = 8;
-constexpr std::size_t distances_min = 5;  ///< Fewer distances give no usual value.
-/// With fewer partners no median over partners outweighs a single one.
+constexpr std::size_t distances_min = 5;  ///< With fewer distances, none counts as usual.
+/// With fewer partners, a single one could decide the median over partners.
 constexpr std::size_t partners_min = 3;
 
-/// The middle value, or the upper one of the two middle ones. There must be a value.
+/// The middle value, or the upper one of two middle ones. There must be a value.
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
@@ -37,8 +39,9 @@ bool PairExchange::State::is_quarantined(Time now, PeerId peer) const {
   return found != conduct.end() && now < found->second.quarantined_until;
 }
 
-/// Every partner counts once, by its last distance or by its widest, so a partner that exchanges
-/// often or comes from far away does not say what is usual. nullopt if too few partners are known.
+/// The median distance over partners. Every partner counts once, with its last distance, or with
+/// its largest if `widest`. So a partner that exchanges often, or whose model is far away, does not
+/// determine the result. Returns nullopt if too few partners are known.
 std::optional<double> PairExchange::State::median_of_partners(bool widest) const {
   std::map<PeerId, double> of_partners;
   for (const auto& [partner, distance] : distances) {
@@ -59,7 +62,7 @@ double PairExchange::State::spread() const {
   return widest;
 }
 
-/// The clip radius that we ask for.
+/// The clip radius that we propose.
 float PairExchange::State::radius() const {
   if (options.clip_radius > 0) return options.clip_radius;
   if (options.clip_factor <= 0 || distances.size() < distances_min) return 0;
@@ -69,8 +72,8 @@ float PairExchange::State::radius() const {
   return options.clip_factor * static_cast<float>(usual);
 }
 
-/// If there are too many distances, drops the oldest of the partner that has the most, so that a
-/// partner that exchanges often does not push out those of others.
+/// Records the distance of an exchange. If too many are kept, drops the oldest one of the partner
+/// that has the most. So a partner that exchanges often does not push out the distances of others.
 void PairExchange::State::note_distance(PeerId partner, double distance) {
   distances.emplace_back(partner, distance);
   if (distances.size() <= distances_max) return;
@@ -78,14 +81,14 @@ void PairExchange::State::note_distance(PeerId partner, double distance) {
     return std::ranges::count_if(distances,
                                  [&](const auto& other) { return other.first == entry.first; });
   };
-  // The first of several largest ones is the oldest.
+  // If several partners have the most, the first entry found is the oldest.
   distances.erase(std::ranges::max_element(distances, {}, count_of));
 }
 
 void PairExchange::State::freshen_snapshot() {
   if (since.empty()) return;
-  // A snapshot with no other holder is changed in place; otherwise the other holders keep it
-  // unchanged.
+  // If nothing else holds the snapshot, it is changed in place. Otherwise it is copied, so that the
+  // other holders keep it unchanged.
   auto fresh = snapshots.sole(snapshot);
   if (!fresh) {
     fresh = snapshots.take();
@@ -101,7 +104,7 @@ void PairExchange::State::freshen_snapshot() {
 }
 
 std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
-  // Without a snapshot to offer, nothing is kept for later exchanges.
+  // Without a snapshot to offer, no buffer is kept for later exchanges.
   auto difference = snapshot ? differences.take() : std::make_shared<std::vector<float>>();
   difference->resize(options.elements);
   return difference;
@@ -141,14 +144,14 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
   return *flight;
 }
 
-/// An unanswered offer binds only us, because its receiver may be slow, or dead and not yet
-/// detected. So it gives way to any other exchange.
+/// Withdraws our offer if it has stayed unanswered for too long. The partner may be slow, or dead
+/// and not yet detected, so the offer must not keep us from other exchanges.
 void PairExchange::State::withdraw_unanswered(Time now, Effects& out) {
   const bool unanswered = flight && flight->stage == Stage::offered && !flight->accepted;
   if (!unanswered) return;
   Duration& patience = patience_with(flight->partner);
   if (now < flight->began + patience) return;
-  // The partner may only be far away, so it gets more time in the next offer.
+  // The partner may merely be far away, so our next offer gives it more time.
   patience = std::min(2 * patience, options.answer_deadline);
   abort(Reason::timed_out, true, out);
 }
@@ -158,8 +161,8 @@ Duration& PairExchange::State::patience_with(PeerId partner) {
   return patience.try_emplace(partner, options.answer_deadline / patience_part).first->second;
 }
 
-/// Our offer was answered: from now on `flight`'s partner gets twice the time that this answer
-/// took.
+/// Notes that our offer was answered. From now on the partner of `flight` gets twice the time that
+/// this answer took.
 void PairExchange::State::note_answer(Time now) {
   const Duration least = options.answer_deadline / patience_part;
   patience_with(flight->partner) =
@@ -174,15 +177,15 @@ void PairExchange::State::settle(const TransferId& id) {
   settled[id.owner] = {id.session, id.number};
 }
 
-/// Tells a partner how one of our exchanges ended: a committed exchange stays committed.
-/// Remembering the last one with each partner is enough, because a partner that waits for Commit
-/// takes part in no later exchange.
+/// Tells a partner how one of our exchanges ended. A committed exchange stays committed. It is
+/// enough to remember the last one with each partner, because a partner that waits for Commit takes
+/// part in no later exchange.
 void PairExchange::State::tell_outcome(PeerId to, const TransferId& id, Effects& out) const {
   const auto last = committed.find(to);
   if (last != committed.end() && last->second == id) {
     out.send(to, Commit{id});
   } else {
-    // We do not know what an earlier process of ours did.
+    // We do not know the outcome of exchanges that an earlier process of ours began.
     const bool ours = id.session == numbers.session;
     out.send(to, Abort{id, ours ? Reason::stale : Reason::unknown_transfer});
   }
@@ -221,7 +224,8 @@ void PairExchange::State::give_up(Reason reason, bool tell, Effects& out) {
   }
 }
 
-/// A peer that is about to end has little time, and the question or its answer may be lost.
+/// Time until we next ask for Commit. A peer that is about to end asks more often, because little
+/// time is left, and the question or the answer may be lost.
 Duration PairExchange::State::until_query(Duration usual) const {
   return stops ? options.answer_deadline / queries_max : usual;
 }
@@ -231,7 +235,7 @@ void PairExchange::State::ask_for_word(Time now, Effects& out) {
   flight->deadline = now + until_query(options.answer_deadline);
 }
 
-/// The reason why an offer cannot be accepted; Reason::none if it can.
+/// Returns the reason why an offer cannot be accepted, or Reason::none if it can.
 Reason PairExchange::State::judge(Time now, PeerId from, const Offer& offer) const {
   const auto last = settled.find(from);
   const bool stale = last != settled.end() && last->second.session == offer.id.session &&
@@ -258,7 +262,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   }
   withdraw_unanswered(now, out);
   if (flight) {
-    // Two peers may make offers to each other at once; the offer of the smaller id continues.
+    // If two peers make offers to each other at once, the offer of the smaller id wins.
     const bool crossed = flight->partner == from && flight->stage == Stage::offered;
     if (!crossed || self < from) {
       if (!crossed) refuse(from, offer.id, Reason::busy, out);
@@ -289,7 +293,7 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
 void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effects& out) {
   Flight* mine = matching(from, accept.id);
   if (mine == nullptr || !mine->initiator) {
-    // The partner accepted an exchange of ours that is over, so tell it how the exchange ended.
+    // The partner accepted an exchange of ours that is over, so we tell it how the exchange ended.
     if (accept.id.owner == self) tell_outcome(from, accept.id, out);
     return;
   }
@@ -308,7 +312,7 @@ void PairExchange::State::on(Time now, PeerId from, const Accept& accept, Effect
   mine->partner_step = accept.step;
   if (mine->stage == Stage::offered) mine->stage = Stage::receiving;
   stream(out, 0);
-  // The lane may have been faster than the control link.
+  // The last block may have arrived before this message, because it came on another connection.
   if (mine->blocks.is_whole()) whole(now, out);
 }
 
@@ -337,7 +341,7 @@ void PairExchange::State::on(Time now, PeerId from, const Commit& word, Effects&
   if (mine != nullptr && !mine->initiator && mine->stage == Stage::awaiting_word) commit(now, out);
 }
 
-/// A partner that asks for Commit holds our whole model. If we did not know that, its Ready was
+/// A partner that asks for Commit holds our whole model. If we did not know this, its Ready was
 /// lost.
 void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects& out) {
   on(now, from, Ready{query.id}, out);
@@ -349,7 +353,7 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
   if (mine->stage == Stage::awaiting_word && word.reason == Reason::unknown_transfer) {
     drop_undecided(word.reason, out);
   } else {
-    // The partner may have found that we remember different things.
+    // The partner may have found that our two memories differ.
     if (word.reason == Reason::stale) memories.forget(from);
     abort(word.reason, false, out);
   }
@@ -358,7 +362,7 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
 void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& out) {
   Flight* mine = matching(from, request.id);
   if (mine == nullptr) {
-    // The message that ended the exchange was lost, or an earlier process of ours began it.
+    // Either the message that ended the exchange was lost, or an earlier process of ours began it.
     if (request.id.owner == self) {
       tell_outcome(from, request.id, out);
     } else {
@@ -372,7 +376,8 @@ void PairExchange::State::on(Time, PeerId from, const Resume& request, Effects& 
   stream(out, request.offset);
 }
 
-/// The first block of a code gives the length of the code. False if no code has begun yet.
+/// Begins to receive the partner's code, whose length follows from the key in its first block.
+/// Returns false if no code has begun yet.
 bool PairExchange::State::begin_code(Time now, const Block& block, Effects& out) {
   Flight& mine = *flight;
   if (mine.their_key) return true;
@@ -392,7 +397,7 @@ bool PairExchange::State::begin_code(Time now, const Block& block, Effects& out)
   return true;
 }
 
-/// Takes values that travel one by one, from byte `begin` on.
+/// Takes values that are encoded one by one, from byte `begin` on.
 void PairExchange::State::take_values(const Block& block, std::uint64_t begin) {
   Flight& mine = *flight;
   const std::size_t width = bytes_per_element(options.codec);
@@ -414,14 +419,13 @@ void PairExchange::State::take_values(const Block& block, std::uint64_t begin) {
   mine.difference.come = begin / width + count;
 }
 
-/// Both codes have arrived: finds the difference and the mean of both models as both peers decode
-/// them. The mean of two floats does not depend on their order, so both peers get the same bits.
-/// False if that ended the exchange.
+/// Called when both codes have arrived. Computes the difference and the mean of both models as both
+/// peers decode them. The mean of two floats does not depend on their order, so both peers get the
+/// same bits. Returns false if the exchange has ended instead.
 bool PairExchange::State::decode_models(Time now, Effects& out) {
   Flight& mine = *flight;
   if (mine.their_key != memories.key_of(mine.partner)) {
-    // One of the peers has lost its references, or has made an exchange that the other has not
-    // made.
+    // One of the peers has lost its memory, or has completed an exchange that the other has not.
     memories.forget(mine.partner);
     abort(Reason::stale, true, out);
     return false;
@@ -429,7 +433,7 @@ bool PairExchange::State::decode_models(Time now, Effects& out) {
   std::vector<float> theirs(options.elements);
   std::vector<float> ours(options.elements);
   if (!memories.decode(options.codec, mine.partner, mine.payload.bytes, ours)) {
-    // Our own model is not finite, and the partner has done nothing wrong.
+    // Our own model is not finite; the partner has done nothing wrong.
     abort(Reason::not_finite, true, out);
     return false;
   }
@@ -446,14 +450,14 @@ bool PairExchange::State::decode_models(Time now, Effects& out) {
   return true;
 }
 
-/// The partner's whole snapshot has arrived: judge it, then send Ready or commit.
+/// Called when the partner's whole snapshot has arrived. Judges it, then sends Ready or commits.
 void PairExchange::State::whole(Time now, Effects& out) {
   Flight& mine = *flight;
   check(mine.accepted, "an exchange is whole after it was accepted");
   if (needs_memory() && options.elements > 0 && !decode_models(now, out)) return;
   const double norm = mine.comparison.their_norm();
-  // Two finite models may be so far apart that their difference is infinite. If our model is not
-  // finite, the partner has done nothing wrong, and refuses us.
+  // Two finite models may be so far apart that their difference is infinite. If our own model is
+  // not finite, the partner has done nothing wrong, and will refuse our model.
   const bool too_far =
       std::isfinite(mine.comparison.our_norm()) && !std::isfinite(mine.comparison.distance());
   if (!std::isfinite(norm) || too_far) {
@@ -471,9 +475,10 @@ void PairExchange::State::whole(Time now, Effects& out) {
     return;
   }
   mine.stage = Stage::awaiting_ready;
-  // Our own model may travel more slowly than the partner's; only the partner sees it arrive. The
-  // time before we had to ask again does not count: otherwise a hostile partner that is silent at
-  // first would make us wait four times as long once more.
+  // Our own model may travel more slowly than the partner's, and only the partner sees it arrive.
+  // We wait at least four times as long as the partner's model took. The time before we had to ask
+  // again does not count. Otherwise a hostile partner could make us wait longer by being silent at
+  // first.
   const Duration took = now - mine.asked_at;
   mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
   if (mine.ready) commit(now, out);
@@ -499,7 +504,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
   const double distance = mine.comparison.distance();
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
-  // A layout may have no elements.
+  // A layout may have no elements, so no block may have created the difference.
   if (!mine.difference.values) mine.difference.values = blank_difference();
   Force force{.values = std::move(mine.difference.values),
               .scale = static_cast<float>(strength),
@@ -509,7 +514,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
               .step = mine.snapshot->step};
   for (std::size_t lane = 0; lane < force.checksum.size(); ++lane) {
     // Truncation towards zero is an odd function, so the two sides' integers cancel exactly. The
-    // result is bounded because a partner's integers may have any value.
+    // result is clamped because a partner's integers may have any value.
     const double difference = static_cast<double>(mine.partner_checksum[lane]) -
                               static_cast<double>(mine.snapshot->checksum[lane]);
     force.checksum[lane] =
@@ -518,7 +523,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
   if (snapshot) since.push_back(force);
   forces.push_back(std::move(force));
   if (needs_memory()) memories.keep(mine.partner, mine.id, std::move(mine.middle));
-  // A partner that lets nothing move says nothing about distances either.
+  // If nothing moves, the distance must not affect what counts as usual either.
   if (strength > 0) note_distance(mine.partner, distance);
   ++counts.committed;
   out.tell(ExchangeCommitted{.peer = mine.partner,
@@ -532,8 +537,8 @@ void PairExchange::State::commit(Time now, Effects& out) {
     out.send(mine.partner, Commit{mine.id});
   }
   times.note(now, mine.partner, mine.began);
-  // Nothing has to be cancelled: Ready means that the partner holds our whole model, and we hold
-  // the partner's.
+  // No transfer has to be cancelled: Ready means that the partner holds our whole model, and we
+  // hold the partner's.
   flight.reset();
 }
 
@@ -570,8 +575,8 @@ void PairExchange::State::tick(Time now, Effects& out) {
       break;
     case Stage::awaiting_word:
       if (++flight->queries > queries_max) {
-        // The partner is alive, or we would have dropped the exchange before. A hostile one would
-        // hold us again.
+        // The partner is alive, or we would have dropped the exchange earlier. If it is hostile, it
+        // would hold us up again, so it rests.
         times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {

@@ -1,4 +1,4 @@
-// The state of a peer's pair exchanges. Included only by the sources of the pair exchange.
+// The state of a peer's pair exchanges. Only the sources of the pair exchange include it.
 #pragma once
 
 #include <algorithm>
@@ -24,16 +24,16 @@
 namespace gv {
 
 struct PairExchange::State {
-  // Numbers of buffers kept for reuse; more are needed only when a newcomer is served at the same
-  // time. A snapshot may be current, under way, being filled or being updated. A difference may be
-  // being filled, in a job, or not in a snapshot yet.
+  // Numbers of buffers kept for reuse. More are needed only while a newcomer is served too. A
+  // snapshot may be current, under way, being filled, or being updated. A difference may be being
+  // filled, used by a job, or not yet added to a snapshot.
   static constexpr std::size_t snapshots_kept = 4;
   static constexpr std::size_t differences_kept = 3;
 
   enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
-  /// dec(partner) - dec(own) for the values received so far. The memory behind these holds old
-  /// values and is not part of the state.
+  /// The values dec(partner) - dec(own) received so far. Elements of `values` from `come` on are
+  /// left over from earlier use and not part of the state.
   struct Difference {
     OwnCopy<std::vector<float>> values;  ///< Null before the first block.
     std::size_t come = 0;
@@ -55,31 +55,32 @@ struct PairExchange::State {
     PeerId partner{};
     bool initiator = false;
     Stage stage = Stage::offered;
-    SnapshotPtr snapshot;   ///< Our snapshot, as it was offered.
+    SnapshotPtr snapshot;   ///< Our snapshot at the time of the offer.
     Payload payload;        ///< Our snapshot, encoded.
-    float alpha = 0;        ///< Our coefficient, later the smaller of the two.
-    float clip_radius = 0;  ///< Our clip radius, later the smaller of the two.
+    float alpha = 0;        ///< Our coefficient; once agreed, the smaller of the two.
+    float clip_radius = 0;  ///< Our clip radius; once agreed, the smaller of the two.
     ConservationChecksum partner_checksum{};
     std::uint64_t partner_step = 0;
     Reassembly blocks;  ///< Blocks of the partner's snapshot, which is consumed as a stream.
     Difference difference;
-    Comparison comparison;  ///< Comparison of the received part of the partner's model with ours.
-    std::vector<std::byte> code;  ///< Code of the partner's model, if a memory is needed.
-    std::optional<std::uint64_t> their_key;  ///< Key of the partner's memory, once its code begins.
-    std::vector<float> middle;  ///< The mean of both models as both peers decode them, once
-                                ///< complete.
+    Comparison comparison;        ///< Compares the received part of the partner's model with ours.
+    std::vector<std::byte> code;  ///< The code of the partner's model, if codes need a memory.
+    std::optional<std::uint64_t> their_key;  ///< The key in the partner's code, once its first
+                                             ///< block has arrived.
+    std::vector<float> middle;  ///< The mean of both models as both peers decode them. Empty until
+                                ///< both codes have arrived.
     bool accepted = false;
-    bool ready = false;  ///< Initiator: the responder sent Ready.
+    bool ready = false;  ///< As initiator: true if the responder has sent Ready.
     /// The offset at which the partner last asked us to resume.
     std::optional<std::uint64_t> asked;
     int resumes = 0;
     int queries = 0;
     Time began{};
-    Time asked_at{};  ///< When we accepted, or last asked for missing blocks.
+    Time asked_at{};  ///< When we accepted or were accepted, or last asked for missing blocks.
     Time deadline = never;
   };
 
-  /// The last exchange of an initiator that this peer has accepted.
+  /// The last exchange that we accepted from an initiator.
   struct Settled {
     std::uint64_t session = 0;
     std::uint64_t number = 0;
@@ -97,27 +98,30 @@ struct PairExchange::State {
   Options options;
   Counts counts;
   SnapshotPtr snapshot;
-  std::vector<Force> since;  ///< Forces committed since the snapshot was taken.
+  std::vector<Force> since;  ///< Committed forces that the snapshot does not contain yet.
   float alpha = 0;
-  bool stops = false;                 ///< True if the run ends.
-  std::vector<Force> forces;          ///< Committed forces that are not taken yet.
-  std::optional<PeerId> turned_away;  ///< The first peer refused as busy, if not taken yet.
+  bool stops = false;                 ///< True if the run is ending.
+  std::vector<Force> forces;          ///< Committed forces that take_forces() has not returned yet.
+  std::optional<PeerId> turned_away;  ///< The first peer refused as busy since take_turned_away()
+                                      ///< was last called.
   std::optional<Flight> flight;
-  std::map<PeerId, TransferId> committed;  ///< The last commit with each partner, as initiator.
+  std::map<PeerId, TransferId> committed;  ///< For each partner, the last exchange that we have
+                                           ///< committed as initiator.
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
-  std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered.
+  std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered
+                                        ///< before it gives way to others.
   PartnerTimes times;
   PairMemories memories;                            ///< Empty if codes need no memory.
-  std::deque<std::pair<PeerId, double>> distances;  ///< Recent distances, with the partner of each.
+  std::deque<std::pair<PeerId, double>> distances;  ///< Recent distances, each with its partner.
   Reuse<Snapshot> snapshots{snapshots_kept};
   Reuse<std::vector<float>> differences{differences_kept};
 
-  /// True if values are not sent one by one, but as a code of the difference from the pair's
-  /// memory.
+  /// True if a model is sent as a code of its difference from the pair's memory, not value by
+  /// value.
   bool needs_memory() const { return bytes_per_element(options.codec) == 0; }
-  /// The most bytes of a model. For few values, or for most of many, a code is longer than the
-  /// plain values.
+  /// The most bytes that a model may take. A code is longer than the plain values if there are few
+  /// values, or if it keeps most of them.
   std::uint64_t payload_bytes() const {
     if (!needs_memory()) return options.elements * bytes_per_element(options.codec);
     return std::max(PairMemories::code_bytes(options.codec, 0, options.elements),

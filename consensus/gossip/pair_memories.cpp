@@ -1,4 +1,4 @@
-// Codes differences to what a pair remembers.
+// Encodes and decodes models as differences from a pair's memory.
 #include "consensus/gossip/pair_memories.hpp"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ bool PairMemories::decode(const Codec& codec, PeerId partner, std::span<const st
 void PairMemories::keep(PeerId partner, const TransferId& exchange, std::vector<float> values) {
   std::uint64_t key = hash_combine(key_of(partner), static_cast<std::uint64_t>(exchange.owner));
   key = hash_combine(hash_combine(key, exchange.session), exchange.number);
-  // 0 means no memory.
+  // The lowest bit is set because a key of 0 means no memory.
   memories_[partner] = {key | 1, ++exchanges_, std::move(values)};
   if (memories_.size() <= partners_max) return;
   const auto by_age = [](const auto& a, const auto& b) { return a.second.kept < b.second.kept; };

@@ -1,4 +1,4 @@
-// The median of recent exchanges, and how long the slow ones rest.
+// Computes the median time of recent exchanges, and how long slow partners rest.
 #include "consensus/gossip/partner_times.hpp"
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t recent_min = 3;  ///< Fewer exchanges give no usual time.
+constexpr std::size_t recent_min = 3;  ///< With fewer exchanges, no time counts as usual.
 
 }  // namespace
 
-/// The median time of exchanges with other partners; Duration::max() while there are too few.
+/// The median time of exchanges with other partners; Duration::max() if there are too few.
 Duration PartnerTimes::usual_without(PeerId partner) const {
   std::vector<Duration> others;
   for (const auto& [peer, took] : recent_) {

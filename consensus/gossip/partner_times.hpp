@@ -11,31 +11,33 @@
 
 namespace gv {
 
-/// A peer is in one exchange at a time, so a partner behind a slow link keeps it from exchanges
-/// with others. If an exchange with a partner took `slow_factor` times the median of the other
-/// partners, this partner then rests, so that it gets at most `share` of our time. It rests no
-/// longer than `rest_max`, as its link may recover. To a peer that is slow itself all partners look
-/// equally slow, so it lets none rest.
+/// Decides which partners rest. A peer is in one exchange at a time, so an exchange over a slow
+/// link holds up those with other partners. If an exchange took more than `slow_factor` times the
+/// median of those with other partners, its partner rests, so that it gets at most `share` of our
+/// time. A partner rests no longer than `rest_max`, because its link may recover. If we are slow
+/// ourselves, all partners look equally slow, and none rests.
 class PartnerTimes {
  public:
   static constexpr double slow_factor = 4;
   static constexpr double share = 0.02;
   static constexpr Duration rest_max = std::chrono::seconds(45);
-  /// A shorter exchange is never slow, because a machine's load causes delays of this length.
+  /// An exchange shorter than this never counts as slow, because a busy machine can cause such
+  /// delays.
   static constexpr Duration never_slow = std::chrono::milliseconds(100);
-  /// Recent exchanges whose times say what is usual.
+  /// Number of recent exchanges from which the usual time is computed.
   static constexpr std::size_t recent_max = 15;
 
-  /// An exchange with `partner` that began at `began` ended now.
+  /// Notes that an exchange with `partner` that began at `began` ended now.
   void note(Time now, PeerId partner, Time began);
 
-  /// The partner let an exchange that began at `began` hang until we gave up. The partner then
-  /// rests, however few partners we know.
+  /// Notes that the partner let an exchange that began at `began` hang until we gave up. The
+  /// partner then rests, however few partners we know.
   void note_hanging(Time now, PeerId partner, Time began);
 
-  /// We gave up an exchange that began at `began` because the partner was silent or its lane broke
-  /// too often. Counts like any exchange; the partner also rests for at least as long as this took,
-  /// so that it gets no more than half of our time before we know what is usual.
+  /// Notes that we gave up an exchange that began at `began`, because the partner was silent or its
+  /// lane broke too often. It counts like any exchange. The partner also rests for at least as long
+  /// as the exchange took, up to `rest_max`, so that it gets no more than half of our time before
+  /// we know what is usual.
   void note_unanswered(Time now, PeerId partner, Time began);
 
   bool is_resting(Time now, PeerId partner) const;

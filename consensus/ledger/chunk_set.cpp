@@ -1,4 +1,4 @@
-// Joins and cuts ranges of chunks.
+// Implements sets of chunks by joining and cutting ranges.
 #include "consensus/ledger/chunk_set.hpp"
 
 #include <algorithm>

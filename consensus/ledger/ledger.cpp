@@ -1,4 +1,4 @@
-// Takes leases, compares them with those of others, and counts what is done.
+// Takes leases, compares them with those of other peers, and counts the chunks that are done.
 #include "consensus/ledger/ledger.hpp"
 
 #include <algorithm>
@@ -9,34 +9,37 @@
 namespace gv {
 namespace {
 
-/// A peer's claimed work is believed up to this many times the fastest measured pace.
+/// A peer's claimed work is believed up to this many times the fastest pace measured at other
+/// peers.
 constexpr double faster_max = 4;
-/// A peer's own mean pace counts once we have known the peer for this time.
+/// A peer's own mean pace counts only after we have known the peer for this time.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// A peer whose pace is not known after this time counts as having none.
+/// A peer counts as having no pace if none is known after this time.
 constexpr Duration pace_known_after = std::chrono::seconds(10);
-/// A chunk counts as done after this long, even if no other peer has taken our model since.
+/// A chunk counts as done after this time, even if no other peer has taken our model since.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
-/// Rule 4 requires an idle peer to have waited for this time plus the time of two chunks.
+/// By rule 4 an idle peer waits for this time plus the time of two chunks.
 constexpr Duration idle_max = std::chrono::seconds(3);
-/// Rule 3 requires the slow peer to take longer than this plus the time of two chunks of ours.
+/// By rule 3 a peer is helped if it needs longer than this plus our time for two chunks.
 constexpr double helps_for_s = 1;
-/// A peer takes as much as it trains in this time, and less towards the end of the work, but never
-/// less than it trains while others hear of it.
+/// A peer takes as many chunks as it trains in `take_s` seconds, and fewer towards the end of the
+/// work. It never takes fewer than it trains in `hear_s` seconds, in which others hear of them.
 constexpr double take_s = 4;
 constexpr double hear_s = 0.1;
-/// A helper lets each peer with a smaller id go first for this time, up to a limit for all of them.
+/// Before helping, a peer waits for this time for each peer with a smaller id, but at most
+/// `waits_max` in all.
 constexpr Duration waits_for_each = std::chrono::milliseconds(50);
 constexpr Duration waits_max = std::chrono::seconds(1);
-/// An idle peer looks again this often.
+/// Time after which an idle peer looks for work again.
 constexpr Duration looks_every = std::chrono::milliseconds(50);
 
-/// True if, of two leases on the same chunk, the first holds.
+/// True if lease `a` wins over lease `b` of the same chunk. A helper's lease wins; otherwise the
+/// smaller id does.
 bool holds(const Lease& a, PeerId peer_a, const Lease& b, PeerId peer_b) {
   return a.helps != b.helps ? a.helps : peer_a < peer_b;
 }
 
-/// True if no range of the entry reaches beyond the last chunk. A sound peer's never does.
+/// True if no range of the entry reaches beyond the last chunk. This holds for every sound peer.
 bool fits(const LedgerEntry& entry, std::uint64_t chunks) {
   const auto is_within = [chunks](const ChunkRange& range) { return range.end() <= chunks; };
   return std::ranges::all_of(entry.done, is_within) &&
@@ -47,7 +50,7 @@ void add(const ChunkSet& chunks, ChunkSet& to) {
   for (const ChunkRange& range : chunks.ranges(chunks.size())) to.add(range.begin, range.end());
 }
 
-/// Adds the chunks of the range that are not in `done`.
+/// Adds to `to` those chunks of the range that are not in `done`.
 void add_missing(const ChunkRange& range, const ChunkSet& done, ChunkSet& to) {
   for (std::uint64_t at = done.first_missing(range.begin); at < range.end();) {
     const std::uint64_t end = std::min(done.first_present(at, range.end()), range.end());
@@ -79,9 +82,9 @@ std::uint64_t Ledger::living() const {
   return peers;
 }
 
-// ---- What others tell ----
+// ---- Reports of other peers ----
 
-/// Chunks of the peer's leases that it has probably not done yet.
+/// Estimated number of leased chunks that the peer has not done yet.
 double Ledger::Other::remaining(Time now) const {
   const auto taken = static_cast<double>(chunks_in(entry.leases));
   return std::max(0.0, taken - pace * seconds(now - told_at));
@@ -89,7 +92,8 @@ double Ledger::Other::remaining(Time now) const {
 
 void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, bool is_meeting) {
   for (auto& [peer, other] : others_) other.lived = std::exchange(other.lives, false);
-  // A peer's pace follows from its own word, so it does not affect how much of that is believed.
+  // A peer's pace follows from its own reports, so its pace must not affect how much of these
+  // reports we believe.
   const LedgerReport* fastest = nullptr;
   for (const LedgerReport& report : reports) {
     if (fastest == nullptr || report.pace > fastest->pace) fastest = &report;
@@ -123,9 +127,9 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, 
   }
 }
 
-/// Raises the number of chunks that we may believe the peer has done. `most`: the highest pace
-/// measured at other peers. One that is far faster than all others is believed more and more of its
-/// claims, so what we believe catches up with what it does.
+/// Raises the number of chunks that we may believe the peer has done. `most` is the highest pace
+/// measured at other peers. If a peer is far faster than all others, its own credited pace raises
+/// this limit more and more, so our belief catches up with its real work.
 void Ledger::allow(Time now, Other& other, double most) {
   const Duration known = other.heard_at - other.first_at;
   if (known >= known_for) {
@@ -136,7 +140,7 @@ void Ledger::allow(Time now, Other& other, double most) {
   other.heard_at = now;
 }
 
-/// Rule 1: takes over the chunks that the peer says it has done, as far as it can have done them.
+/// Rule 1: accepts the chunks that the peer reports as done, up to its allowance.
 void Ledger::believe(Other& other) {
   for (const ChunkRange& range : other.entry.done) {
     const std::uint64_t end = range.end();
@@ -153,8 +157,9 @@ void Ledger::believe(Other& other) {
   }
 }
 
-/// Rule 2. While we meet the others, the only one that we know yet may be hostile. Until we know
-/// more we leave it the chunks that it calls done, and believe nothing.
+/// Applies rule 2. While we are still meeting the others, the only peer that we know may be
+/// hostile. Until we know more, we leave it the chunks that it reports as done, but do not count
+/// them as done.
 void Ledger::learn_whole(bool is_meeting) {
   whole_ = done_.first_missing(whole_);
   std::vector<std::uint64_t> told{whole_};
@@ -171,8 +176,8 @@ void Ledger::learn_whole(bool is_meeting) {
   mine_.remove(0, vouched_);
 }
 
-/// Counts the open chunks of peers that have died or left since we last looked. If a peer knew that
-/// all chunks were done, it has left none open.
+/// Counts the open chunks of peers that have died or left since the last call. A peer that knew
+/// that all chunks were done has left none open.
 void Ledger::count_freed() {
   if (is_complete()) return;
   for (auto& [peer, other] : others_) {
@@ -183,7 +188,7 @@ void Ledger::count_freed() {
   }
 }
 
-/// The chunks that the other peer has taken and that are not known to be done.
+/// The chunks that the other peer has leased and that are not known to be done.
 ChunkSet Ledger::open_chunks(const Other& other) const {
   ChunkSet open;
   for (const Lease& lease : other.entry.leases) add_missing(lease.chunks, done_, open);
@@ -191,8 +196,8 @@ ChunkSet Ledger::open_chunks(const Other& other) const {
   return open;
 }
 
-/// Gives up chunks that we have taken and not begun, and chunks that others have done or have a
-/// better right to.
+/// Gives up leases on chunks that we have not begun if others have done them or have a better right
+/// to them.
 void Ledger::yield_leases() {
   std::deque<Lease> left;
   for (const Lease& lease : ahead_) {
@@ -222,7 +227,7 @@ std::uint64_t Ledger::ahead() const {
   return sum;
 }
 
-/// Chunks that we have taken, begun or trained, and that are not done.
+/// Chunks that we have taken, begun or trained but that are not done.
 ChunkSet Ledger::own() const {
   ChunkSet all;
   for (const Lease& lease : ahead_) all.add(lease.chunks.begin, lease.chunks.end());
@@ -233,7 +238,7 @@ ChunkSet Ledger::own() const {
 
 std::optional<LedgerWork> Ledger::next(Time now, double pace) {
   if (!current_) {
-    // Others hear which chunks come next before we begin them.
+    // Takes chunks early, so that others hear of them before we begin them.
     if (static_cast<double>(ahead()) < 1 + pace * take_s / 2) take(now, pace);
     if (ahead_.empty()) {
       if (!idle_since_) idle_since_ = now;
@@ -297,8 +302,8 @@ void Ledger::give_up_leases() {
   ahead_.clear();
 }
 
-/// As many chunks as we train in a stretch. Towards the end of the work fewer, but enough for
-/// others to hear of them in time.
+/// The number of chunks to take: as many as we train in `take_s` seconds. Takes fewer towards the
+/// end of the work, but enough for others to hear of them in time.
 std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
   const auto most = static_cast<std::uint64_t>(pace * take_s);
   const auto least = static_cast<std::uint64_t>(pace * hear_s);
@@ -306,7 +311,7 @@ std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
   return std::max<std::uint64_t>(1, std::min(most, share));
 }
 
-/// Chunks that we leave to peers with smaller ids, because these may be taking chunks now.
+/// Number of chunks that we leave to peers with smaller ids, which may be taking chunks right now.
 std::uint64_t Ledger::room_for_others(std::uint64_t free) const {
   std::uint64_t room = 0;
   for (const auto& [peer, other] : others_) {
@@ -319,7 +324,7 @@ std::uint64_t Ledger::room_for_others(std::uint64_t free) const {
 void Ledger::take(Time now, double pace) {
   if (ahead() + trained_.size() >= held_max || ahead_.size() + 2 >= ledger_leases_max) return;
   // The chunks that we have done must fit into our report. If they do not, a gap has stayed open
-  // for long.
+  // for a long time.
   const bool is_full = mine_.size() + 2 >= ledger_ranges_max;
   const bool finds_work = !is_full && (take_free(pace) || (may_help(now) && help(now, pace)));
   if (finds_work) takes_any_ = false;
@@ -337,8 +342,9 @@ void Ledger::lease(std::uint64_t begin, std::uint64_t count, bool helps) {
   is_news_ = true;
 }
 
-/// Adds the chunks that the other peer has taken, and those that it says it has done and that we do
-/// not believe yet. A lie about done chunks keeps us from no more of them than leases could.
+/// Adds to `busy` the chunks that the other peer has leased, and those that it reports as done but
+/// that we do not believe yet. Their total is limited to `leased_chunks_max`, so lies about done
+/// chunks block no more chunks than leases could.
 void Ledger::add_claimed(const Other& other, ChunkSet& busy) const {
   const std::uint64_t leased = std::min(leased_chunks_max, chunks_in(other.entry.leases));
   std::uint64_t left = leased_chunks_max - leased;
@@ -369,8 +375,8 @@ bool Ledger::take_free(double pace) {
   return true;
 }
 
-/// True if we have nothing to do, and have waited longer than peers with smaller ids, so that not
-/// all take the same chunk.
+/// True if we have nothing to do, and have waited longer than peers with smaller ids. The waiting
+/// keeps peers from all taking the same chunk.
 bool Ledger::may_help(Time now) const {
   if (!ahead_.empty()) return false;
   Duration waits{};
@@ -380,7 +386,7 @@ bool Ledger::may_help(Time now) const {
   return waits == Duration{} || (idle_since_ && now >= *idle_since_ + waits);
 }
 
-/// Rule 3.
+/// Rule 3: takes chunks from the end of the slowest peer's leases. Returns false if there are none.
 bool Ledger::help(Time now, double pace) {
   const Other* slowest = nullptr;
   double longest_s = helps_for_s + (pace > 0 ? 2 / pace : 0);
@@ -396,7 +402,7 @@ bool Ledger::help(Time now, double pace) {
   ChunkSet theirs = open_chunks(*slowest);
   const ChunkSet mine = own();
   for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
-  for (const auto& [peer, other] : others_) {  // Others may help as well.
+  for (const auto& [peer, other] : others_) {  // Other helpers may have taken some of these.
     if (!other.lives) continue;
     for (const Lease& lease : other.entry.leases) {
       if (lease.helps) theirs.remove(lease.chunks.begin, lease.chunks.end());
@@ -409,7 +415,8 @@ bool Ledger::help(Time now, double pace) {
   return true;
 }
 
-/// Rule 4. If our report has no room left for the chunks that we have done, we close the first gap.
+/// Rule 4: takes chunks that are not known to be done. If our report has no room for more ranges of
+/// done chunks, this closes the first gap.
 void Ledger::take_any(double pace, bool is_full) {
   ChunkSet known = done_;
   add(own(), known);
@@ -418,7 +425,8 @@ void Ledger::take_any(double pace, bool is_full) {
   if (free > 0) take_gap(known, room < free ? room : 0, stretch(pace, options_.chunks), true);
 }
 
-/// Takes at most `most` chunks that are not in `busy` and come after the first `room` of these.
+/// Leases the first chunks that are not in `busy`: skips `room` of them and takes at most `most`
+/// adjacent ones.
 void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t most, bool helps) {
   std::uint64_t at = busy.first_missing(whole_);
   std::uint64_t end = busy.first_present(at, options_.chunks);
@@ -430,11 +438,11 @@ void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t mo
   lease(at + room, std::min(most, end - at - room), helps);
 }
 
-// ---- What we tell ----
+// ---- Our own report ----
 
 LedgerEntry Ledger::entry() const {
   LedgerEntry entry{.whole = whole_, .done = mine_.ranges(ledger_ranges_max), .leases = {}};
-  // If not all ranges fit, the next chunks matter most to the others.
+  // Leases come in the order of their importance to others, because not all ranges may fit.
   ChunkSet plain;
   ChunkSet helping;
   ChunkSet trained;

@@ -1,4 +1,4 @@
-// The ledger of leased data: which chunks are done or taken, by whom, and which to train on next.
+// The ledger of leased data: which chunks are done or taken, by which peers, and what to do next.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,17 @@ namespace gv {
 /// What we know about another peer.
 struct LedgerReport {
   PeerId peer{};
-  const LedgerEntry* entry = nullptr;  ///< What it tells; not null.
-  double pace = 0;                     ///< Its chunks a second, as we have measured; 0: not known.
-  bool lives = false;  ///< It is about to train or trains, and is not believed dead.
-  bool died = false;   ///< It is believed dead, and has not left by itself.
+  const LedgerEntry* entry = nullptr;  ///< The peer's report; not null.
+  double pace = 0;                     ///< The peer's measured pace in chunks per second; 0 means
+                                       ///< not known.
+  bool lives = false;  ///< True if the peer trains or is about to, and is not believed dead.
+  bool died = false;   ///< True if the peer is believed dead and did not leave by itself.
 };
 
 /// A piece of work: consecutive steps of one chunk.
 struct LedgerWork {
-  std::uint64_t first_step = 0;  ///< Counted from the first step of chunk 0.
+  std::uint64_t first_step = 0;  ///< The first step of this work, counted from the first step of
+                                 ///< chunk 0.
   std::uint64_t steps = 0;       ///< Number of steps to the end of the chunk.
 
   friend bool operator==(const LedgerWork&, const LedgerWork&) = default;
@@ -35,25 +37,30 @@ struct LedgerWork {
 
 /// One peer's view of which chunks of the swarm's data are trained, and its own part in them.
 ///
-/// All passes over the data are one sequence of chunks, each of several steps. Each peer takes
+/// All passes over the data form one sequence of chunks, each of several steps. Each peer takes
 /// *leases* on the next few chunks that no peer has done or taken, as many as it trains in some
-/// seconds, and tells the others before it needs them. So the work follows each peer's pace,
-/// without a dealer. A peer leaves room for chunks that peers with smaller ids may take at the same
-/// moment. If two take the same chunk all the same, the one with the smaller id keeps it. A chunk
-/// is *done* once its peer has exchanged models since, so that it is not lost with the peer. A dead
-/// peer's leases are free.
+/// seconds, and tells the others before it needs them. So the work follows each peer's pace, and no
+/// central peer has to assign it. A peer leaves room for chunks that peers with smaller ids may
+/// take at the same moment. If two take the same chunk nevertheless, the one with the smaller id
+/// keeps it. A chunk is *done* once its peer has exchanged models after training on it, because it
+/// is then not lost with the peer. A dead peer's leases are free.
 ///
-/// These rules keep a peer from standing still and from repeating work:
+/// These rules keep peers from standing still and from repeating work:
+///
 /// 1. A peer's claim of done chunks is believed up to four times the highest pace measured at other
-///    peers, or its own mean pace once we have known it for ten seconds. So a lie is limited. The
-///    others leave it the next chunks that it claims and that they do not believe yet. Its claims
-///    about others' work count only by rule 2.
+/// peers, or its own mean pace once we have known it for ten seconds. This limits the effect of a
+/// lie. Chunks that a peer claims but that the others do not believe yet are left to it, up to the
+/// limit on leases. Its claims about the work of others count only by rule 2.
+///
 /// 2. "All chunks below n are done" is a separate fact: the largest n that more than a third of the
-///    live peers report. A peer reports its own done chunks until the others know of them.
-/// 3. A peer that has nothing to do helps the slowest one: it takes chunks from the end of that
-///    peer's leases, if the peer would need longer by a second plus our time for two chunks.
+/// live peers report. A peer reports its own done chunks until the others know of them.
+///
+/// 3. A peer that has nothing to do helps the slowest peer. It takes chunks from the end of that
+/// peer's leases, if the slowest peer needs more than a second plus our time for two chunks to
+/// finish them.
+///
 /// 4. A peer that has found nothing to do for three seconds plus the time of two chunks takes any
-///    chunk that it does not know to be done. So no chunk waits for ever, whatever was believed.
+/// chunk that it does not know to be done. So no chunk waits for ever, whatever was believed.
 ///
 /// Every chunk is trained at least once. It may be trained again after a death, a partition or a
 /// race. Pure.
@@ -61,54 +68,59 @@ class Ledger {
  public:
   struct Options {
     PeerId self{};
-    std::uint64_t chunks = 0;      ///< Chunks in all passes together.
-    std::uint64_t steps = 1;       ///< Steps of a chunk.
-    std::uint64_t last_steps = 1;  ///< Steps of the last chunk.
+    std::uint64_t chunks = 0;      ///< Number of chunks in all passes together.
+    std::uint64_t steps = 1;       ///< Number of steps of each chunk but the last.
+    std::uint64_t last_steps = 1;  ///< Number of steps of the last chunk.
   };
-  /// The most chunks that a peer has taken or not exchanged yet.
+  /// The most chunks that a peer may hold: taken, or trained but not exchanged yet.
   static constexpr std::uint64_t held_max = leased_chunks_max - 1;
 
   explicit Ledger(const Options& options) : options_(options) {}
-  /// Resumes from our checkpoint's entry.
+  /// Resumes from the entry in our checkpoint.
   void restore(const LedgerEntry& entry);
 
-  /// Takes over the others' reports. `pace`: our own chunks a second; 0: not known.
-  /// `is_meeting`: we have just begun, so we may not know yet the peers that contradict a lie.
+  /// Takes in the others' reports. `pace` is our own in chunks per second; 0 means not known.
+  /// `is_meeting` is true if we have just begun, so that we may not yet know the peers that would
+  /// contradict a lie.
   void hear(Time now, std::span<const LedgerReport> reports, double pace, bool is_meeting = false);
 
   // ---- Our own work ----
 
-  /// The work to train on now; nullopt: none at present. `pace`: our chunks a second; 0: not known.
+  /// The work to train on now; nullopt if there is none at present. `pace` is our own in chunks per
+  /// second; 0 means not known.
   std::optional<LedgerWork> next(Time now, double pace);
-  /// The last work of next() that is not over; nullopt: none.
+  /// The last work of next() that is not complete; nullopt if there is none.
   std::optional<LedgerWork> under_way() const;
-  /// Call after this many steps of the work named by next(). `step` is that of our model.
+  /// Call after making this many steps of the work that next() returned. `step` is the step of our
+  /// model.
   void made(Time now, std::uint64_t steps, std::uint64_t step);
-  /// Call when another peer has our model as of that step, or when there is no other peer.
+  /// Call when another peer has our model as of this step, or when there is no other peer.
   void kept(std::uint64_t step);
-  /// Call when our model was replaced: chunks that only we had are lost.
+  /// Call when our model was replaced. The chunks that only our model contained are lost.
   void lose();
-  /// Call when we were away, so the others have taken over our leases.
+  /// Call after an absence, during which the others have taken over our leases.
   void give_up_leases();
 
   /// True if all chunks are done.
   bool is_complete() const { return whole_ >= options_.chunks; }
-  /// True if we have found nothing to do.
+  /// True if next() has found nothing to do.
   bool is_idle() const { return idle_since_.has_value(); }
-  /// True if we have taken chunks over from another peer, or are training one of these.
+  /// True if we have taken chunks over from another peer, or are training such a chunk.
   bool helps() const;
-  /// True if we have done chunks that no other peer has yet.
+  /// True if we have trained chunks that no other peer's model contains yet.
   bool has_unkept() const { return !trained_.empty(); }
-  /// When next() may find work that it has not found now.
+  /// When next() may find work again, although it has found none now.
   Time deadline() const { return idle_since_ ? looks_again_at_ : never; }
-  /// True if the others should be told at once of changes in entry().
+  /// Returns true if, since the last call, entry() has changed in a way that the others should hear
+  /// of at once.
   bool is_news() { return std::exchange(is_news_, false); }
 
   /// Our own report.
   LedgerEntry entry() const;
   /// All chunks below this number are done.
   std::uint64_t whole() const { return whole_; }
-  /// Chunks known to be done, and an estimate that includes work under way at all peers.
+  /// done() counts the chunks known to be done. estimate() adds an estimate of the work under way
+  /// at all peers.
   std::uint64_t done() const { return whole_ + done_.count(whole_, options_.chunks); }
   double estimate(Time now) const;
 
@@ -117,20 +129,23 @@ class Ledger {
     std::uint64_t repeated = 0;  ///< Chunks that turned out to be done already.
     std::uint64_t lost = 0;      ///< Chunks lost with our model.
     std::uint64_t helped = 0;    ///< Chunks taken over from others.
-    std::uint64_t freed = 0;     ///< Chunks of others that became free because their peer died or
-                                 ///< left.
+    std::uint64_t freed = 0;     ///< Open chunks that other peers left when they died or left the
+                                 ///< run.
   };
   const Counts& counts() const { return counts_; }
   /// One peer's part in the work, as far as we know.
   struct Part {
-    std::uint64_t done = 0;    ///< Chunks that are done because of this peer, each for one peer.
-    std::uint64_t leased = 0;  ///< Chunks that it has taken, begun or trained, and not done.
-    std::uint64_t freed = 0;   ///< Such chunks that were free again because it died.
+    std::uint64_t done = 0;  ///< Chunks that are done because of this peer. Each chunk counts for
+                             ///< one peer only.
+    std::uint64_t leased =
+        0;  ///< Chunks that the peer has taken, begun or trained but that are not done.
+    std::uint64_t freed =
+        0;  ///< Chunks that the peer had taken but not done when it died, and that became free.
   };
   Part own_part() const;
-  /// The part of another peer; zeros if we have not heard from it.
+  /// Another peer's part; zeros if we have not heard from it.
   Part part_of(PeerId peer) const;
-  /// Chunks that live peers have taken, begun or trained, and that are not known to be done.
+  /// Chunks that live peers have taken, begun or trained but that are not known to be done.
   std::uint64_t leased() const;
   /// Chunks that we have taken but not begun.
   std::uint64_t ahead() const;
@@ -139,27 +154,28 @@ class Ledger {
  private:
   struct Other {
     LedgerEntry entry;
-    Time first_at{};       ///< When we first heard of it.
-    Time told_at{};        ///< When its entry last changed.
-    Time heard_at{};       ///< When we last looked at it.
-    double allowance = 0;  ///< Chunks that we may still believe it has done.
+    Time first_at{};       ///< When we first heard of the peer.
+    Time told_at{};        ///< When the peer's entry last changed.
+    Time heard_at{};       ///< When we last looked at the peer's report.
+    double allowance = 0;  ///< Number of further chunks that we may believe the peer has done.
     double pace = 0;
     bool lives = false;
-    bool lived = false;          ///< It lived when we last looked.
-    std::uint64_t credited = 0;  ///< Chunks that we hold to be done because of its word.
-    std::uint64_t freed = 0;     ///< Chunks of its leases that were free again, each time it died.
+    bool lived = false;          ///< True if the peer lived when we last looked.
+    std::uint64_t credited = 0;  ///< Number of chunks that count as done because the peer said so.
+    std::uint64_t freed =
+        0;  ///< Number of the peer's leased chunks that became free, over all its deaths.
     bool died = false;
 
     double remaining(Time now) const;
   };
   struct Trained {
     std::uint64_t chunk = 0;
-    std::uint64_t step = 0;  ///< Step of our model when the chunk was over.
+    std::uint64_t step = 0;  ///< Step of our model when the chunk was complete.
     Time at{};
   };
   struct Current {
     std::uint64_t chunk = 0;
-    std::uint64_t made = 0;  ///< Steps made.
+    std::uint64_t made = 0;  ///< Steps made in this chunk.
     bool helps = false;
   };
 
@@ -189,17 +205,17 @@ class Ledger {
   Options options_;
   std::map<PeerId, Other> others_;
   std::uint64_t whole_ = 0;    ///< All chunks below this number are done.
-  std::uint64_t vouched_ = 0;  ///< More than a third of the live peers report the chunks below this
-                               ///< number as done.
-  std::uint64_t doubted_ = 0;  ///< The only other peer that we know reports the chunks below this
-                               ///< number as done, and may lie; 0: no such report.
+  std::uint64_t vouched_ = 0;  ///< More than a third of the live peers report that the chunks below
+                               ///< this number are done.
+  std::uint64_t doubted_ = 0;  ///< The only other peer that we know reports that the chunks below
+                               ///< this number are done, and may lie. 0 means no such report.
   ChunkSet done_;              ///< Done chunks from `whole_` on.
   ChunkSet mine_;              ///< Chunks that we have done, from `vouched_` on.
   std::deque<Lease> ahead_;    ///< Leases that we have taken but not begun.
   std::optional<Current> current_;
-  std::deque<Trained> trained_;  ///< Chunks that only our model contains.
+  std::deque<Trained> trained_;  ///< Trained chunks that only our model contains.
   std::optional<Time> idle_since_;
-  bool takes_any_ = false;  ///< True if rule 4 applies, until there is other work again.
+  bool takes_any_ = false;  ///< True while rule 4 applies, until there is other work again.
   Time looks_again_at_ = never;
   bool is_news_ = false;
   Counts counts_;

@@ -1,4 +1,4 @@
-// The three conversations that keep the member table up to date: probes, rumours, push-pull.
+// The three exchanges that keep the member table up to date: probes, rumours and push-pull.
 #include "consensus/membership/membership.hpp"
 
 #include <algorithm>
@@ -13,15 +13,20 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t push_pull_members = 64;  ///< In one message: below 64 KiB, ledgers included.
-constexpr std::size_t introductions_max = 32;  ///< Peers told at once that we are alive.
-constexpr std::size_t relays_max = 64;         ///< Indirect probes done for others at a time.
-constexpr int greetings_max = 6;  ///< Greetings on a new link; the last wait is 32 probe periods.
+constexpr std::size_t push_pull_members = 64;  ///< Members in one message, which stays below 64
+                                               ///< KiB, ledgers included.
+constexpr std::size_t introductions_max = 32;  ///< The most peers to which we introduce ourselves
+                                               ///< at once.
+constexpr std::size_t relays_max = 64;         ///< The most indirect probes that we make for others
+                                               ///< at the same time.
+constexpr int greetings_max = 6;  ///< The most repeated greetings on a new link. The last of them
+                                  ///< follows after 32 probe periods.
 
 }  // namespace
 
 void Membership::State::push_pull(PeerId to, bool reply, Effects& out) {
-  // Our statement may be seconds old, and a newcomer decides at once whether others are ahead.
+  // Our statement may be seconds old, and a newcomer decides at once whether others are ahead of
+  // it.
   introduce({to}, out);
   PushPull message{.reply = reply, .members = {told(self)}};
   for (const auto& [peer, entry] : others) {
@@ -73,13 +78,13 @@ void Membership::State::continue_probe(Time now, Effects& out) {
   if (now < probe->verdict_at) return;
   const Probe failed = *probe;
   probe.reset();
-  // If helpers did not even send a Nack, our own link may be at fault (Lifeguard, section 3).
+  // If helpers sent not even a Nack, our own link may be at fault (Lifeguard, section 3).
   judge_health(failed.nacks_missing > 0 ? failed.nacks_missing : 1);
   const auto entry = others.find(failed.target);
   if (entry != others.end()) suspect(now, entry->second, id(), out);
 }
 
-/// Sends our own entry to `peers`, but to at most `introductions_max` of them.
+/// Sends our own entry to each of `peers`, or to `introductions_max` random ones if there are more.
 void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
   rng.shuffle(std::span(peers));
   if (peers.size() > introductions_max) peers.resize(introductions_max);
@@ -89,19 +94,20 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
 }
 
 /// Sends the first message to `peer`, and repeats it until we have heard from the peer. The message
-/// may be lost, and a peer that knows no other member yet would hear from nobody else.
+/// may be lost, and then a peer that knows no other member would never hear from any.
 void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   const bool known = view.contains(peer);
   if (known || others.size() >= push_pull_members) {
-    // Eventually every peer links to every other, so whole tables at each link would cost the cube
-    // of the number of peers. A peer that knows no other member yet asks for our table.
+    // Eventually every peer has a link to every other. If each new link sent whole tables, the cost
+    // would grow with the cube of the number of peers. A peer that knows no other member yet asks
+    // for our table.
     introduce({peer}, out);
   } else {
     push_pull(peer, true, out);
   }
   const auto contact = unheard.find(peer);
   const int tries = contact == unheard.end() ? 0 : contact->second.tries;
-  // Rumours will tell us about an unknown peer, unless we know no member that could.
+  // Rumours will tell us about an unknown peer, unless we know no member that could pass them on.
   const bool alone = others.empty() || tries > 0;
   if (known || !alone || tries == greetings_max) {
     unheard.erase(peer);
@@ -110,8 +116,8 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   }
 }
 
-/// Tells a sender that we believe it dead or left, so that it can raise its incarnation. Exchanges
-/// tables with a sender that we do not know.
+/// Tells a sender that we believe it dead or left, so that it can raise its incarnation. If we do
+/// not know the sender, exchanges tables with it.
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
@@ -127,7 +133,8 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
 
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
   hear(now, from, ping.rumors, out);
-  note_progress(from, ping.progress);  // The rumours may be the first that we hear of the sender.
+  note_progress(from, ping.progress);  // Comes after hear(), because the rumours may be the first
+                                       // that we hear of the sender.
   if (ping.sequence == 0) return;
   std::vector<Member> rumors = rumors_for(from);
   // A peer that suspects us always gets our own entry, even if there are enough other rumours.
@@ -153,7 +160,7 @@ void Membership::State::on(Time now, PeerId from, const PingRequest& request, Ef
            Ping{sequence, self.member.progress, rumors_for(request.target), request.newer_than});
 }
 
-/// True if the target of a probe has signed a statement that is later than what we knew when we
+/// True if the target of a probe has signed a later statement than the one that we knew when we
 /// asked others to probe it.
 bool Membership::State::has_restated(const Probe& asked) const {
   const auto entry = others.find(asked.target);
@@ -165,9 +172,9 @@ void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) 
   hear(now, from, ack.rumors, out);
   if (ack.about == from) note_progress(from, ack.progress);
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
-    // A helper's word is not enough: a hostile one would keep a dead peer alive.
+    // A helper's claim is not enough, because a hostile helper would keep a dead peer alive.
     if (from != ack.about && !has_restated(*probe)) {
-      // But the helper answered, so our link works.
+      // The helper has answered, however, so our own link works.
       if (probe->nacks_missing > 0) --probe->nacks_missing;
       return;
     }
@@ -252,8 +259,8 @@ void Membership::tick(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   if (state.probe) state.continue_probe(now, out);
-  // A death makes the view smaller, which can end other suspicions. So repeat until no other peer
-  // dies.
+  // A death makes the view smaller, which can end other suspicions. So this repeats until no other
+  // peer dies.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
     for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {
@@ -271,7 +278,8 @@ void Membership::tick(Time now, Effects& out) {
       entry.checked_at = now;
       out.send(peer, Ping{++state.sequence, state.self.member.progress, state.rumors_for(peer)});
     } else if (now >= entry.gone_at + state.options.forget_dead_after) {
-      // Otherwise a hostile peer could bring the member back by repeating its old statements.
+      // Remembers the last statement. Otherwise a hostile peer could bring the member back by
+      // repeating old statements.
       state.forgotten[peer] = {entry.member.incarnation, entry.member.version};
       state.forget(found);
     }
@@ -293,8 +301,8 @@ void Membership::tick(Time now, Effects& out) {
   }
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
-    // Each period also ask a peer that we believe dead, so that two halves of a partition meet
-    // again.
+    // Each period also asks one peer that we believe dead, so that the two halves of a partition
+    // meet again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;
     for (const PeerId peer : state.unwell) {
@@ -320,7 +328,7 @@ void Membership::leave(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   state.self.member.state = MemberState::left;
-  state.renew_statement();  // Our last statement: nobody can hold back a later one.
+  state.renew_statement();  // This is our last statement, so no peer can hold back a later one.
   announce(out);
 }
 

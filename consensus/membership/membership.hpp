@@ -24,18 +24,19 @@ class Membership {
     Duration probe_period = std::chrono::seconds(1);
     Duration probe_timeout = std::chrono::milliseconds(500);
     int indirect_probes = 3;
-    /// The shortest suspicion for two peers; grows with log10(n).
+    /// The shortest suspicion among up to 10 peers. Among n > 10 peers it is log10(n) times as
+    /// long.
     Duration suspicion_min = std::chrono::milliseconds(3500);
-    /// The longest suspicion, without confirmations, as a multiple of `suspicion_min` (Lifeguard,
-    /// section 4).
+    /// The longest suspicion, which applies without confirmations, as a multiple of the shortest
+    /// (Lifeguard, section 4).
     double suspicion_max_factor = 6;
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);
     std::size_t members_max = 4096;
   };
 
-  /// `self` must have its id, key, name and address. `authorized` is the allow-list, self included.
-  /// `signer` has the key of `self` and must outlive this object.
+  /// `self` must have its id, key, name and address. `authorized` is the allow-list, including
+  /// self. `signer` has the key of `self` and must outlive this object.
   Membership(Member self, std::vector<PeerId> authorized, Options options, const Signer& signer,
              Rng rng);
   Membership(const Membership& other);
@@ -46,9 +47,9 @@ class Membership {
   bool operator==(const Membership& other) const;
   void add_to(StateHash& hash) const;
 
-  /// Call when a control link to `peer` exists, whichever side dialled. Exchanges the full state
-  /// with the peer, or only introduces us if we know the peer already or the state is too long for
-  /// one message.
+  /// Call when a control link to `peer` exists, whichever side dialled. Exchanges whole tables with
+  /// the peer. If we know the peer already, or the table is too long for one message, only
+  /// introduces us.
   void contact(Time now, PeerId peer, Effects& out);
 
   /// Handles Ping, PingRequest, Ack, Nack and PushPull.
@@ -57,17 +58,18 @@ class Membership {
   void tick(Time now, Effects& out);
   Time deadline() const;
 
-  /// Sends our own entry to every live member at once, because a change of phase should not wait
-  /// for the next probe. Costs one message for each member.
+  /// Sends our own entry to every live member at once. Used for changes of phase, which should not
+  /// wait for the next probe. Costs one message for each member.
   void announce(Effects& out);
-  /// Sends every live member our progress alone. Only if `asks`, they answer with theirs.
+  /// Sends only our progress to every live member. If `asks` is true, they answer with their
+  /// progress.
   void report(bool asks, Effects& out);
 
-  /// Announces that we leave, so that others mark us as left and not as dead. Later messages are
-  /// ignored.
+  /// Announces that we leave, so that others mark us as left and not as dead. Messages that arrive
+  /// later are ignored.
   void leave(Time now, Effects& out);
 
-  /// Replaces the allow-list. Members no longer in it are dropped at once.
+  /// Replaces the allow-list. Members that are no longer on it are dropped at once.
   void authorize(Time now, std::vector<PeerId> authorized, Effects& out);
 
   /// Sets the progress that we report from now on.
@@ -75,13 +77,14 @@ class Membership {
 
   const Member& self() const;
 
-  /// Alive and suspected members, including us.
+  /// The alive and the suspected members, including us.
   const View& view() const;
 
-  /// All known members, including ourselves and those that are dead or have left, sorted by id.
+  /// All known members, sorted by id, including us and those that are dead or have left.
   std::vector<Member> members() const;
 
-  /// The other members as we pass them on: with their own statements and signatures.
+  /// The other members in the form in which we pass them on, with their own statements and
+  /// signatures.
   std::vector<Member> statements() const;
 
   /// The member, or null if unknown. Valid until the next call that is not const.
@@ -93,7 +96,7 @@ class Membership {
   /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;
 
-  /// True if the allow-list has a peer other than us and `other`, whether we have met it or not.
+  /// True if the allow-list has a peer besides us and `other`, whether or not we have met it.
   bool admits_third(PeerId other) const;
 
   /// Number of entries in all tables: at most 9 for each other authorised peer, plus 64.

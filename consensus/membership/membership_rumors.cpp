@@ -40,16 +40,17 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
   std::vector<PeerId> met;
   for (const Member& rumor : members) {
     if (!authorized.contains(rumor.id)) continue;
-    // A forgotten peer returns only by its own statement, which must be later than its last one.
+    // A forgotten peer returns only by its own statement, which must be later than the last one
+    // that we knew.
     const bool is_known = rumor.id == id() || others.contains(rumor.id);
     if (!is_known && rumor.id != from && !is_news(rumor)) {
-      // If the peer is there, it answers for itself.
+      // If the peer is alive, it will answer for itself.
       if (is_live(rumor.state)) met.push_back(rumor.id);
       continue;
     }
     if ((!is_known || is_news(rumor)) && !is_signed(rumor, *signer)) {
-      // Peers pass on only statements that they have verified, so the sender is at fault. The rest
-      // of its message is not worth the time to verify it.
+      // Peers pass on only statements that they have verified, so the sender is at fault. Verifying
+      // the rest of its message is not worth the time.
       out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
       break;
     }
@@ -63,7 +64,7 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
     }
   }
   if (refuted) introduce(live_others(), out);
-  // Peers we just learnt of may not know us, and rumours would take rounds to tell them.
+  // Peers that we have just learnt of may not know us, and rumours would take rounds to reach them.
   introduce(std::move(met), out);
 }
 
@@ -74,8 +75,8 @@ bool Membership::State::is_ours(const Member& rumor) const {
          (!is_later_statement(rumor, me) && rumor.signature == me.signature);
 }
 
-/// True if the statement is later than all that we know of its peer. Any other statement about a
-/// peer in the table changes nothing, so it is not verified.
+/// True if the statement is later than everything that we know of its peer. Any other statement
+/// about a peer in the table changes nothing, so it is not verified.
 bool Membership::State::is_news(const Member& rumor) const {
   if (rumor.id == id()) return !is_ours(rumor);
   const auto found = others.find(rumor.id);
@@ -84,16 +85,17 @@ bool Membership::State::is_news(const Member& rumor) const {
   return last == forgotten.end() || std::pair(rumor.incarnation, rumor.version) > last->second;
 }
 
-/// Corrects a wrong rumour about us with a higher incarnation. True if all others should hear this
-/// at once, because it said that we are suspected or dead.
+/// Corrects a wrong rumour about us by raising our incarnation. Returns true if all others should
+/// hear of this at once, because the rumour said that we are suspected or dead.
 bool Membership::State::hear_of_self(Time now, const Member& rumor, Effects& out) {
   Member& me = self.member;
   if (me.state == MemberState::left || rumor.incarnation < me.incarnation) return false;
-  // A correction costs us a signature and messages to all, and a hostile peer can name our next
-  // incarnations in advance. A peer that still suspects us says it again, and is corrected then.
+  // A correction costs us a signature and messages to all, and a hostile peer can predict our next
+  // incarnations. So we do not correct too often. A peer that still suspects us repeats its rumour,
+  // and we correct it then.
   const bool is_soon = refuted_at && now < *refuted_at + options.probe_timeout;
-  // A statement later than ours is that of an earlier process with this key. It is overruled at
-  // once, because until then others pass over what we state.
+  // A later statement than ours comes from an earlier process with this key. We overrule it at
+  // once, because until then others ignore our statements.
   if (is_ours(rumor) && (rumor.state == MemberState::alive || is_soon)) return false;
   me.incarnation = rumor.incarnation + 1;
   renew_statement();
@@ -106,10 +108,10 @@ bool Membership::State::hear_of_self(Time now, const Member& rumor, Effects& out
   return true;
 }
 
-/// Enters a peer that we have not heard of before.
+/// Adds a peer that we have not heard of before.
 void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects& out) {
   if (others.size() + 1 >= options.members_max) return;
-  // A third party's rumour that an unknown peer is gone is not worth a place in the table.
+  // A rumour that an unknown peer is gone is not worth a place in the table.
   if (!is_live(rumor.state)) return;
   forgotten.erase(rumor.id);
   Entry& entry = others[rumor.id];
@@ -125,13 +127,13 @@ void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects
   if (rumor.state == MemberState::suspect) suspect(now, entry, accuser_of(from, rumor), out);
 }
 
-/// Takes over the peer's statement, whose signature was verified. Keeps its state and accuser.
+/// Adopts the peer's statement, whose signature was verified. Keeps the peer's state and accuser.
 void Membership::State::take_statement(Entry& entry, const Member& rumor) {
   const Member before = std::exchange(entry.member, rumor);
   entry.stated = rumor.progress;
   entry.member.state = before.state;
   entry.member.accuser = before.accuser;
-  // Over its own link the peer may have reported more steps already.
+  // The peer may have reported more steps already over its own link.
   const bool is_same_life = rumor.incarnation == before.incarnation;
   if (is_same_life && rumor.progress.step <= before.progress.step) {
     entry.member.progress = before.progress;
@@ -144,7 +146,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   if (rumor.incarnation < known.incarnation) return;
   const bool is_raised = rumor.incarnation > known.incarnation;
   const bool is_later = is_later_statement(rumor, known);
-  // A member's report of itself is believed in full; a report by others counts as suspicion.
+  // A member's report about itself is believed in full. If others report that it is gone, it is
+  // only suspected.
   const bool own_word = from == rumor.id;
   const MemberState before = known.state;
   // A peer that we believe gone returns only by its own statement that it is alive.
@@ -170,8 +173,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   }
 }
 
-/// The accuser is the peer that found the member unreachable, not the peer that passes the rumour
-/// on: only independent accusers count.
+/// The accuser is the peer that found the member unreachable, not a peer that passes the rumour on,
+/// because only independent accusers count.
 PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
   const bool named = rumor.state == MemberState::suspect && authorized.contains(rumor.accuser);
   return named ? rumor.accuser : from;

@@ -1,4 +1,4 @@
-// The private state of Membership. Included only by the sources of the membership.
+// The private state of Membership. Only the sources of the membership include it.
 #pragma once
 
 #include <algorithm>
@@ -16,34 +16,35 @@
 namespace gv {
 
 struct Membership::State {
-  static constexpr int health_max = 8;         ///< Lifeguard's upper bound of the local health.
-  static constexpr int confirmations_max = 3;  ///< Number of independent suspicions that are
-                                               ///< counted (Lifeguard).
+  static constexpr int health_max = 8;         ///< Lifeguard's upper bound on the local health.
+  static constexpr int confirmations_max = 3;  ///< The most independent suspicions that count
+                                               ///< (Lifeguard).
 
   /// A member, with our private notes about it.
   struct Entry {
-    Member member;      ///< Its progress is the newest that the peer sent us itself, unsigned.
-    Progress stated{};  ///< The progress that its signature covers.
+    Member member;                  ///< The member, with its newest progress, which is unsigned.
+    Progress stated{};              ///< The progress that the member's signature covers.
     std::set<PeerId> suspected_by;  ///< Independent accusers, possibly including us.
     Time suspected_at{};
-    Time gone_at{};              ///< When it died or left.
-    Time checked_at{};           ///< When we last probed it while it was suspected.
-    Time reminded_at{};          ///< When we last told it that we believe it gone.
-    int transmissions_left = 0;  ///< How often its newest change has still to be sent.
+    Time gone_at{};      ///< When the member died or left.
+    Time checked_at{};   ///< When we last probed the member while it was suspected.
+    Time reminded_at{};  ///< When we last told the member that we believe it gone.
+    int transmissions_left =
+        0;  ///< Number of times that the member's newest change must still be sent.
   };
 
   /// Our own probe under way.
   struct Probe {
     PeerId target{};
     std::uint64_t sequence = 0;
-    Time indirect_at{};  ///< When to ask others to probe it, unless already done.
+    Time indirect_at{};  ///< When to ask others to probe the target, unless we have done so.
     Time verdict_at{};   ///< When silence becomes suspicion.
     bool asked_others = false;
     int nacks_missing = 0;
-    Member known;  ///< The target's entry when others were asked.
+    Member known;  ///< The target's entry at the time when we asked others.
   };
 
-  /// A peer with a link to us that we have not heard of yet.
+  /// A peer that has a link to us but that we have not heard from yet.
   struct Unheard {
     Time again_at{};
     int tries = 0;
@@ -61,14 +62,17 @@ struct Membership::State {
   std::set<PeerId> authorized;
   Options options;
   const Signer* signer;
-  Time stated_at{};                ///< When we last renewed our statement.
-  std::optional<Time> refuted_at;  ///< When we last corrected a rumour that we are gone.
+  Time stated_at{};                ///< When we last renewed our own statement.
+  std::optional<Time> refuted_at;  ///< When we last corrected a rumour that we are suspected, dead
+                                   ///< or gone.
   Rng rng;
   std::map<PeerId, Entry> others;
-  /// The last statements of peers that have been gone for long, as incarnation and version.
+  /// Incarnation and version of the last statements of peers that were gone for so long that we
+  /// forgot them.
   std::map<PeerId, std::pair<std::uint64_t, std::uint64_t>> forgotten;
-  std::set<PeerId> unwell;  ///< The others that are not alive; usually few.
-  /// The others whose newest change has still to be sent, with the least sent first.
+  std::set<PeerId> unwell;  ///< Other members that are not alive; usually few.
+  /// Other members whose newest change must still be sent. The one sent the fewest times comes
+  /// first.
   std::set<std::pair<int, PeerId>> news;
   View view;
   std::vector<PeerId> probe_order;
@@ -78,8 +82,8 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  /// The deadline() after the last call. A call much later than this means that this process
-  /// stalled.
+  /// The result of deadline() after the last call. A call much later than this means that this
+  /// process stalled.
   Time due = never;
   int health = 0;
 

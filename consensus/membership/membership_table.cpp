@@ -7,15 +7,16 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t rumors_max = 8;  ///< Rumours carried by one probe or answer.
+constexpr std::size_t rumors_max = 8;  ///< The most rumours in one probe or answer.
 /// Shortest time between two of our statements that differ only in progress.
 constexpr Duration renewal_period = std::chrono::seconds(5);
-/// A peer that has finished waits one period for each group of this many others.
+/// A peer that has finished training waits one period for each group of this many other members.
 constexpr std::size_t others_a_period = 16;
 
 }  // namespace
 
-/// Lifeguard, section 4: suspicion lasts long at first and shrinks with every independent accuser.
+/// When the suspicion of a member ends. Every further independent accuser makes it shorter
+/// (Lifeguard, section 4).
 Time Membership::State::suspicion_deadline(const Entry& entry) const {
   const double n = static_cast<double>(view.size());
   const double least = seconds(options.suspicion_min) * std::max(1.0, std::log10(n));
@@ -23,7 +24,7 @@ Time Membership::State::suspicion_deadline(const Entry& entry) const {
   const int expected = std::min(confirmations_max, static_cast<int>(view.size()) - 2);
   double timeout = least;
   if (expected >= 1) {
-    // The first accuser starts the clock; only further ones shorten it.
+    // The first accuser starts the clock, and only further ones shorten the suspicion.
     const double confirmed =
         std::min<double>(expected, static_cast<double>(entry.suspected_by.size()) - 1);
     timeout = most - (most - least) * std::log(confirmed + 1) / std::log(expected + 1.0);
@@ -31,9 +32,9 @@ Time Membership::State::suspicion_deadline(const Entry& entry) const {
   return entry.suspected_at + from_seconds(std::max(least, timeout));
 }
 
-/// A table has a row for each member, so in a large swarm the comparisons are most of what an idle
-/// peer sends. A peer that has finished can compare less often: rumours tell it of changes, and
-/// those that still train go on asking it.
+/// The time between two comparisons of tables. A table has a row for each member, so in a large
+/// swarm comparisons are most of what an idle peer sends. A peer that has finished can compare less
+/// often, because rumours report changes to it, and peers that still train go on asking it.
 Duration Membership::State::push_pull_period() const {
   if (self.member.progress.phase != Phase::done) return options.push_pull_period;
   const std::size_t periods = std::max<std::size_t>(1, others.size() / others_a_period);
@@ -63,7 +64,8 @@ Time Membership::State::deadline() const {
   return earliest;
 }
 
-/// The only place at which another member's state changes; it also updates the view and the lists.
+/// Sets another member's state and updates the view and the lists. No other function changes that
+/// state.
 void Membership::State::set_state(Entry& entry, MemberState state) {
   const PeerId peer = entry.member.id;
   entry.member.state = state;
@@ -79,7 +81,7 @@ void Membership::State::set_state(Entry& entry, MemberState state) {
   }
 }
 
-/// Forgets everything about `entry` and returns the one after it.
+/// Forgets everything about `entry` and returns the next entry.
 auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
     -> std::map<PeerId, Entry>::iterator {
   const PeerId peer = entry->first;
@@ -91,8 +93,8 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   return others.erase(entry);
 }
 
-/// A call much later than our deadline means that this process stalled, so no other peer is at
-/// fault.
+/// Handles a call that comes much later than our deadline. Then this process has stalled, and no
+/// other peer is at fault.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;
@@ -109,7 +111,7 @@ void Membership::State::renew_statement() {
   restate(self.member, *signer);
 }
 
-/// Begins each input: absorbs a stall, and renews our statement if that is due.
+/// Called at the start of each input. Absorbs a stall, and renews our statement if that is due.
 void Membership::State::begin(Time now) {
   absorb_stall(now);
   if (self.stated == self.member.progress || now < stated_at + renewal_period) return;
@@ -117,7 +119,7 @@ void Membership::State::begin(Time now) {
   renew_statement();
 }
 
-/// A member as we pass it on, with the progress that its signature covers.
+/// A member in the form in which we pass it on, with the progress that its signature covers.
 Member Membership::State::told(const Entry& entry) {
   Member member = entry.member;
   member.progress = entry.stated;
@@ -137,8 +139,8 @@ void Membership::State::set_transmissions(Entry& entry, int left) {
   entry.transmissions_left = left;
 }
 
-/// The newest changes, the least sent first. A change about `to` itself is always included, so that
-/// `to` can refute it.
+/// Returns the newest changes, those sent the fewest times first. A change about `to` itself is
+/// always included, so that `to` can refute it.
 std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Member> rumors;
   const auto about = others.find(to);

@@ -1,4 +1,4 @@
-// Writes, signs and verifies the bytes of a statement.
+// Encodes, signs and verifies statements.
 #include "consensus/membership/statement.hpp"
 
 #include <cstddef>

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// The signed fields of a Member, in the domain `statement_domain`. A change of the fields needs a
-/// new version of both the domain and the wire.
+/// The signed fields of a Member, in the domain `statement_domain`. If the fields change, both the
+/// domain and the wire need a new version.
 struct Statement {
   PeerId id{};
   std::string address;
@@ -22,14 +22,14 @@ struct Statement {
 
 inline constexpr char statement_domain[] = "grapevine statement 4";
 
-/// Makes the next version of our own statement from the present fields of `self`, and signs it.
+/// Turns the present fields of `self` into the next version of our own statement, and signs it.
 void restate(Member& self, const Signer& signer);
 
 /// True if the peer itself has signed the stated fields of `member`.
 bool is_signed(const Member& member, const Signer& signer);
 
-/// True if statement `a` of a peer is later than its statement `b`. A restarted peer may begin with
-/// lower numbers; when it hears of its earlier statement, it raises its incarnation.
+/// True if `a` is a later statement of a peer than `b`. A restarted peer may begin with lower
+/// numbers. When it hears of its earlier statement, it raises its incarnation.
 bool is_later_statement(const Member& a, const Member& b);
 
 }  // namespace gv

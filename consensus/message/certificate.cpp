@@ -1,4 +1,4 @@
-// The bounds of certificates, and the bytes that are signed.
+// The bounds of certificates, and the bytes that an issuer signs.
 #include "consensus/message/certificate.hpp"
 
 #include <algorithm>

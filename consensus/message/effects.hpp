@@ -1,4 +1,4 @@
-// The effects that a protocol asks for; it changes nothing else.
+// The effects that a protocol asks for. A protocol changes nothing else outside itself.
 #pragma once
 
 #include <cstdint>
@@ -20,51 +20,52 @@ struct Outgoing {
   Message message;
 };
 
-/// An arriving message. `from` is authenticated: it is the key of the message's link.
+/// An arriving message. `from` is authenticated: it is the peer at the other end of the message's
+/// link.
 struct Envelope {
   PeerId from{};
   Message message;
 };
 
-/// Stream `payload` from byte `offset` on to `to` over the bulk lane, in blocks of at most
-/// `block_bytes_max`. Starting a transfer again replaces it.
+/// Asks to stream `payload`, from byte `offset` on, to peer `to` over the bulk lane, in blocks of
+/// at most `block_bytes_max`. Starting a transfer again replaces it.
 struct Transfer {
   PeerId to{};
   TransferId id;
   Payload payload;
   std::uint64_t offset = 0;
-  /// True if the next such transfer to the same peer makes this one useless. While several wait to
-  /// begin, a lane keeps only the newest. One that has begun is finished, so something always
-  /// arrives.
+  /// True if the next transfer with this flag to the same peer makes this one useless. While
+  /// several of these wait to begin, a lane keeps only the newest. One that has begun is finished,
+  /// so something always arrives.
   bool superseded_by_next = false;
-  /// True if it is sent in advance. A lane sends all other transfers first.
+  /// True if the payload is sent in advance. A lane sends all other transfers first.
   bool can_wait = false;
 };
 
-/// True if `newer` makes `waiting` useless. Both go to the same peer, and no byte of `waiting` has
-/// been sent yet.
+/// True if `newer` makes `waiting` useless. Both must go to the same peer, and no byte of `waiting`
+/// may have been sent yet.
 inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
   return newer.superseded_by_next && waiting.superseded_by_next && waiting.offset == 0;
 }
 
-/// The size of a block in a long stream. Within a host TCP cuts streams into segments of 65,464
-/// bytes (IPv6; somewhat more with IPv4). Four segments hold a block of this size and its header; a
-/// few bytes more would need a fifth, and each segment costs both ends about 5 us. The size is a
-/// whole number of groups of 512 floats, which value codecs scale together.
+/// The size of a block in a long stream. Within a host, TCP cuts streams into segments of 65,464
+/// bytes (IPv6; somewhat more with IPv4), and each segment costs both ends about 5 us. Four
+/// segments hold a block of this size and its header; a few bytes more would need a fifth. The size
+/// is a whole number of groups of 512 floats, because value codecs scale each group together.
 inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
 
 /// Largest block on a bulk lane. A short tail is appended to the last regular block instead of
 /// being sent alone; the block then fills a fifth segment.
 inline constexpr std::size_t block_bytes_max = 320 * 1024;
 
-/// Bytes of the next block when `left` bytes of a stream are left.
+/// Bytes of the next block when `left` bytes of a stream remain.
 constexpr std::size_t next_block_bytes(std::size_t left) {
   return left <= block_bytes_max ? left : block_bytes_usual;
 }
 
 /// One piece of a transfer, as it arrives. Without a `hold` the bytes are valid only during the
-/// call. With a hold they stay valid until the hold is released; meanwhile the sender cannot reuse
-/// that memory.
+/// call. With a hold they stay valid until the hold is released, and the sender cannot reuse that
+/// memory until then.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;
@@ -72,7 +73,8 @@ struct Block {
   std::shared_ptr<const void> hold = nullptr;
 };
 
-/// A block that stays valid after the call: the block itself if it has a hold, otherwise a copy.
+/// Returns a block that stays valid after the call: the block itself if it has a hold, otherwise a
+/// copy.
 inline Block kept(const Block& block) {
   if (block.hold) return block;
   const auto copy =
@@ -80,13 +82,13 @@ inline Block kept(const Block& block) {
   return {block.id, block.offset, *copy, copy};
 }
 
-/// Stop streaming `id` to `to`. Has no effect if the transfer is over.
+/// Asks to stop streaming `id` to `to`. Has no effect if the transfer is over.
 struct Cancel {
   PeerId to{};
   TransferId id;
 };
 
-/// The to-do list of one or more calls. The caller drains it; protocols only append.
+/// The effects of one or more calls. The caller drains the lists; protocols only append to them.
 struct Effects {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;

@@ -1,4 +1,4 @@
-// How a fact of any type is copied, moved and destroyed.
+// Defines how facts of all types are copied, moved and destroyed.
 #include "consensus/message/facts.hpp"
 
 namespace gv {

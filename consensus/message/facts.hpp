@@ -1,4 +1,4 @@
-// Facts: one type for each event that a peer reports to people, tests and its own other parts.
+// Facts: one type for each event that a peer reports to people, tests and other parts of itself.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace gv {
 
-// Fields are named after their content, and names include units. `peer` is the other peer. The
-// name, sentence, meaning and remedy of each fact are in peer/node/facts.cpp.
+// Fields are named after their content, and names include units. `peer` is always the other peer.
+// The name, sentence, meaning and remedy of each fact are in peer/node/facts.cpp.
 
 // ---- Membership ----
 
@@ -102,7 +102,8 @@ struct FetchAsked {
 };
 struct FetchResumed {
   PeerId peer{};
-  std::uint64_t bytes_received = 0;  ///< Bytes from earlier sources; only the rest is sent.
+  std::uint64_t bytes_received = 0;  ///< Bytes received from earlier sources; only the rest must be
+                                     ///< sent.
 };
 struct ModelFetched {
   PeerId peer{};
@@ -139,16 +140,16 @@ struct TargetMeasured {
   std::uint64_t step = 0;
 };
 struct TargetReached {
-  std::size_t votes = 0;  ///< Peers that have reached the target.
-  std::size_t peers = 0;  ///< Peers that have a vote.
+  std::size_t votes = 0;  ///< Number of peers that have reached the target.
+  std::size_t peers = 0;  ///< Number of peers that have a vote.
 };
 struct FinaleBegan {
   std::uint64_t step = 0;
-  std::uint64_t samples = 0;  ///< Samples of all peers, as far as we know.
+  std::uint64_t samples = 0;  ///< Samples that all peers have trained on, as far as we know.
 };
 struct FinaleDone {
   std::uint64_t step = 0;
-  std::uint64_t samples = 0;  ///< Samples of this peer.
+  std::uint64_t samples = 0;  ///< Samples that this peer has trained on.
 };
 struct FinaleMissed {};
 struct CatchingUp {
@@ -175,7 +176,7 @@ struct Exploited {
 // ---- Generations ----
 
 struct GenerationBegan {
-  PeerId peer{};  ///< The proposer.
+  PeerId peer{};  ///< The peer that proposed the generation.
   std::uint64_t ballot = 0;
   std::size_t peers = 0;
   std::uint64_t step = 0;
@@ -212,7 +213,7 @@ struct ArraysDiffer {
 };
 struct GradientNotFinite {
   std::uint64_t step = 0;
-  std::string why;     ///< The values concerned, and the codec in which they are sent.
+  std::string why;     ///< Which values are not finite, and in which codec they are sent.
   std::string remedy;  ///< The remedy, with the settings in use.
 };
 struct AlgorithmSwitched {
@@ -225,8 +226,8 @@ struct StageAdopted {
   std::uint64_t step = 0;
 };
 struct RolledBack {
-  std::uint64_t from = 0;  ///< The step before.
-  std::uint64_t to = 0;    ///< The step now.
+  std::uint64_t from = 0;  ///< The step before the rollback.
+  std::uint64_t to = 0;    ///< The step after the rollback.
 };
 struct StageLost {};
 
@@ -234,7 +235,7 @@ struct StageLost {};
 
 struct LaneOpened {
   PeerId peer{};
-  std::string kind;  ///< Kind of the lane: unix, tls or plain.
+  std::string kind;  ///< The kind of the lane: unix, tls or plain.
 };
 struct LaneClosed {
   PeerId peer{};
@@ -328,7 +329,8 @@ struct CertificateRevoked {
   std::string name;
 };
 
-/// All facts. Code that reacts to a fact asks for its type; its name is for people and logs.
+/// All facts. Code that reacts to a fact asks for its type; the name of a fact is only for people
+/// and logs.
 using FactVariant = std::variant<
     MemberJoined, MemberSuspected, MemberRefuted, MemberDead, MemberLeft, MemberReturned,
     MemberRemoved, SelfRefuted, MessageRefused, OfferRefused, ExchangeRefused, ExchangeAborted,
@@ -344,7 +346,7 @@ using FactVariant = std::variant<
     SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused, TicketRedeemed,
     TicketRefused, CertificateRevoked>;
 
-/// Any fact. Only facts.cpp compiles its copying, moving and destruction, as for Message.
+/// Any fact. As for Message, only facts.cpp compiles its copying, moving and destruction.
 struct Fact : FactVariant {
   Fact();
   template <class F>
@@ -360,7 +362,8 @@ struct Fact : FactVariant {
   Fact(std::size_t index, void* fact);
 };
 
-/// The peer that a fact says has gone: dead, left, or off the allow-list.
+/// The peer that a fact reports as gone: dead, left, or off the allow-list. nullopt for other
+/// facts.
 inline std::optional<PeerId> gone_peer(const Fact& fact) {
   if (const auto* dead = std::get_if<MemberDead>(&fact)) return dead->peer;
   if (const auto* left = std::get_if<MemberLeft>(&fact)) return left->peer;

@@ -1,4 +1,4 @@
-// Names of the enumerations that travel in messages, and the bounds of structs.
+// The names of the enumerations in messages, and the bounds of the structs.
 #include "consensus/message/message.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// Empty if there are at most `most`.
+/// Returns why `count` exceeds `most`; empty if it does not.
 std::string too_many(std::size_t count, std::size_t most, const char* what) {
   if (count <= most) return "";
   return std::to_string(count) + " " + what + " are over the limit of " + std::to_string(most);

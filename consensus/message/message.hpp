@@ -24,30 +24,30 @@ namespace gv {
 // changes the wire format. Bounds that do not depend on the receiver's state are declared here:
 // `last_value` of an enumeration, and `problem()` of a struct, which returns a sentence without a
 // full stop, or an empty one if the values are sound. Protocols get only messages within these
-// bounds and with finite floats. Reports of work are sent often and have small numbers, so their
+// bounds and with finite floats. Reports of work are sent often and contain small numbers, so their
 // structs have varints (base/fields).
 
-/// Why something was refused, dropped or given up; travels in messages and in facts.
+/// Why something was refused, dropped or given up. Travels in messages and appears in facts.
 enum class Reason : std::uint8_t {
   none,
-  busy,              ///< In the middle of another exchange.
-  not_ready,         ///< Has no model to offer yet.
-  unknown_layout,    ///< Layout or number of elements differ.
-  unknown_codec,     ///< Unknown codec, or not the agreed one.
-  quarantined,       ///< Too many unsound models from this peer recently.
-  stale,             ///< Belongs to a round, session or exchange that is over.
-  unknown_peer,      ///< Not a live member of the receiver's view.
-  unknown_transfer,  ///< No such transfer with this peer.
-  not_finite,        ///< NaN or infinity among the values.
-  norm_exceeded,     ///< Norm above the cap.
-  bad_length,        ///< Block outside the transfer, or a length that does not fit.
-  timed_out,         ///< No progress before the deadline.
+  busy,              ///< The peer is in another exchange.
+  not_ready,         ///< The peer has no model to offer yet.
+  unknown_layout,    ///< The layout or the number of elements differs.
+  unknown_codec,     ///< The codec is unknown, or differs from ours.
+  quarantined,       ///< The peer has sent too many unsound models recently.
+  stale,             ///< The message belongs to a round, session or exchange that is over.
+  unknown_peer,      ///< The peer is not a live member of the receiver's view.
+  unknown_transfer,  ///< There is no such transfer with this peer.
+  not_finite,        ///< A value is NaN or infinite.
+  norm_exceeded,     ///< The norm is above the cap.
+  bad_length,        ///< A block is outside the transfer, or a length does not fit.
+  timed_out,         ///< There was no progress before the deadline.
   peer_gone,         ///< The partner died or left meanwhile.
-  unreachable,       ///< No way to open a bulk lane between the two.
-  impossible,        ///< An optimiser state that no optimiser can have made.
+  unreachable,       ///< No bulk lane between the two peers can be opened.
+  impossible,        ///< No optimiser can have made this optimiser state.
   resting,   ///< Exchanges with this peer take long, and it has used up its share of our time.
   forged,    ///< A statement in a peer's name lacks its signature.
-  doubtful,  ///< A model far from those of other peers.
+  doubtful,  ///< The model is far from those of other peers.
 };
 
 constexpr Reason last_value(Reason) { return Reason::doubtful; }
@@ -64,31 +64,31 @@ constexpr bool is_live(MemberState state) {
   return state == MemberState::alive || state == MemberState::suspect;
 }
 
-/// `finishing`: training is over, and the peers are about to average their models.
+/// In the phase `finishing` training is over, and the peers are about to average their models.
 enum class Phase : std::uint8_t { joining, training, finishing, done };
 
 constexpr Phase last_value(Phase) { return Phase::done; }
 std::string_view to_string(Phase phase);
-/// True for a peer that trains no more.
+/// True for a peer that has stopped training.
 constexpr bool has_ended(Phase phase) { return phase == Phase::finishing || phase == Phase::done; }
 
 /// The hyper-parameters of one peer in a population, and their validation loss.
 struct Trial {
   float learning_rate = 0;  ///< Above 0.
   float momentum = 0;       ///< In [0, 1).
-  /// Mean over the part of its data that the peer holds out; lower is better. The largest float if
-  /// the model is not finite.
+  /// Mean loss over the part of its data that the peer holds out; lower is better. The largest
+  /// float if the model is not finite.
   float validation_loss = 0;
 
   std::string problem() const;
   friend bool operator==(const Trial&, const Trial&) = default;
 };
 
-/// Chunks of the swarm's data, one after another.
+/// Consecutive chunks of the swarm's data.
 struct ChunkRange {
   static constexpr bool has_varints = true;
   std::uint64_t begin = 0;
-  std::uint64_t count = 0;  ///< At least 1.
+  std::uint64_t count = 0;  ///< The number of chunks, at least 1.
 
   std::uint64_t end() const { return begin + count; }
   std::string problem() const;
@@ -98,62 +98,64 @@ struct ChunkRange {
 /// Chunks that a peer has taken for training.
 struct Lease {
   ChunkRange chunks;
-  bool helps = false;  ///< True if it takes them over from a peer that may not get to them soon.
+  bool helps =
+      false;  ///< True if the peer took the chunks over from another that may not get to them soon.
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 
-/// The largest number of a chunk.
+/// The largest number that a chunk can have.
 inline constexpr std::uint64_t chunk_number_max = std::uint64_t{1} << 48;
 /// The most ranges of done chunks and the most leases in an entry, so that messages stay small.
 inline constexpr std::size_t ledger_ranges_max = 32;
 inline constexpr std::size_t ledger_leases_max = 8;
-/// The most chunks that a peer has taken or trained and not passed on, including one under way.
+/// The most chunks that a peer may hold: taken, under way, or trained but not passed on.
 inline constexpr std::uint64_t leased_chunks_max = 257;
 
 /// A peer's report about chunks of leased data (see Ledger).
 struct LedgerEntry {
   static constexpr bool has_varints = true;
   std::uint64_t whole = 0;  ///< All chunks below this number are done, as far as the peer knows.
-  std::vector<ChunkRange> done;  ///< Chunks that it has done and that not all peers know of.
-                                 ///< Ascending, disjoint.
-  std::vector<Lease> leases;     ///< Chunks that it has taken and not done.
+  std::vector<ChunkRange> done;  ///< Chunks that the peer has done but that not all peers know to
+                                 ///< be done. Ascending and disjoint.
+  std::vector<Lease> leases;     ///< Chunks that the peer has taken but not done.
 
   std::string problem() const;
   friend bool operator==(const LedgerEntry&, const LedgerEntry&) = default;
 };
 
-/// The result of a peer's measurement of its model, if the run has a target accuracy.
+/// The result of measuring a peer's model, if the run has a target accuracy.
 struct TargetVerdict {
   static constexpr bool has_varints = true;
-  std::uint64_t sitting = 0;  ///< The sitting of the measurement; the first is 1.
-  bool reached = false;       ///< True if its model had reached the target.
+  std::uint64_t sitting = 0;  ///< The sitting of the measurement (see peer/modes/judges), counted
+                              ///< from 1.
+  bool reached = false;       ///< True if the peer's model had reached the target.
 
   friend bool operator==(const TargetVerdict&, const TargetVerdict&) = default;
 };
 
-/// A peer's part in the swarm's budget of samples.
+/// A peer's part in the budget of samples that the swarm shares.
 struct WorkDone {
   static constexpr bool has_varints = true;
   std::uint64_t samples = 0;  ///< Samples that this process of the peer has trained on.
-  std::uint64_t data = 0;     ///< Size of its shard.
-  std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as it knows.
-  std::uint64_t ran_ms = 0;   ///< Milliseconds for which the swarm has trained, if time ends the
-                              ///< run.
+  std::uint64_t data = 0;     ///< Number of samples in the peer's shard of the data.
+  std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as this one knows.
+  std::uint64_t ran_ms = 0;   ///< Milliseconds for which the swarm has trained, if the run ends by
+                              ///< time.
   std::optional<LedgerEntry> ledger;     ///< Set if data are leased.
   std::optional<TargetVerdict> verdict;  ///< The peer's newest verdict.
 
   friend bool operator==(const WorkDone&, const WorkDone&) = default;
 };
 
-/// A peer's report about its own training. It travels on every probe and answer; the report with
-/// the most steps is the newest and wins.
+/// A peer's report about its own training. It travels in every probe and answer. The report with
+/// the most steps is the newest, and replaces all others.
 struct Progress {
   std::uint64_t step = 0;
   float steps_per_second = 0;
   Phase phase = Phase::joining;
-  std::optional<Trial> trial;    ///< Set in a population, once the model was validated.
-  std::optional<WorkDone> work;  ///< Set if the budget is the swarm's.
+  std::optional<Trial> trial;    ///< Set in a population once the model has been validated.
+  std::optional<WorkDone> work;  ///< Set if the swarm shares one budget.
 
   friend bool operator==(const Progress&, const Progress&) = default;
 };
@@ -163,39 +165,42 @@ struct Progress {
 /// other peers. Its name comes from the receiver's allow-list.
 struct Member {
   PeerId id{};
-  std::string name;               ///< As in the allow-list; at most 64 bytes.
-  std::string address;            ///< Stated: control link "host:port"; empty: cannot be dialled.
-  std::uint64_t incarnation = 0;  ///< Stated: raised when others believe that the peer is gone.
+  std::string name;               ///< The name in the allow-list; at most 64 bytes.
+  std::string address;            ///< Stated: the address of its control link, "host:port". Empty
+                                  ///< if it cannot be dialled.
+  std::uint64_t incarnation = 0;  ///< Stated: the peer raises it when others believe that the peer
+                                  ///< is gone.
   MemberState state = MemberState::alive;
-  PeerId accuser{};               ///< The peer that suspects it, if any.
-  std::uint64_t layout_hash = 0;  ///< Stated: hash of its model's layout; 0 while unknown.
-  std::uint64_t version = 0;      ///< Stated: counts its statements.
-  Progress progress;              ///< Stated, and renewed every few seconds.
+  PeerId accuser{};               ///< The peer that suspects this one, if any.
+  std::uint64_t layout_hash = 0;  ///< Stated: the hash of the peer's model layout; 0 while unknown.
+  std::uint64_t version = 0;      ///< Stated: the number of this statement.
+  Progress progress;              ///< Stated: the peer's progress, renewed every few seconds.
   Signature signature{};          ///< The peer's own signature over the stated fields.
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-/// Are you there? Rumours travel on this and the next three messages.
+/// Asks whether the receiver is alive. Rumours travel in this and the next three messages.
 struct Ping {
-  std::uint64_t sequence = 0;  ///< 0: only a report of progress, to which there is no answer.
+  std::uint64_t sequence = 0;  ///< 0 for a mere report of progress, which gets no answer.
   Progress progress;
   std::vector<Member> rumors;
-  /// Set if another peer asks through me: unless 0, answer with a statement later than this
-  /// version.
+  /// Not 0 if the sender asks on behalf of another peer. The receiver then answers with a
+  /// statement later than this version.
   std::uint64_t newer_than = 0;
 };
 
-/// Ask `target` for me: my own probe went unanswered.
+/// Asks the receiver to probe `target`, because the sender's own probe went unanswered.
 struct PingRequest {
   std::uint64_t sequence = 0;
   PeerId target{};
   std::vector<Member> rumors;
-  std::uint64_t newer_than = 0;  ///< The version of the target's last statement that I know.
+  std::uint64_t newer_than = 0;  ///< The version of the target's last statement that the sender
+                                 ///< knows.
 };
 
-/// I am here (`about` = the sender), or: I reached `about` for you; its new statement is among the
-/// rumours.
+/// Answers a probe. If `about` is the sender, the sender is alive. Otherwise the sender has reached
+/// the peer `about` for the receiver, and the rumours include that peer's new statement.
 struct Ack {
   std::uint64_t sequence = 0;
   PeerId about{};
@@ -203,13 +208,15 @@ struct Ack {
   std::vector<Member> rumors;
 };
 
-/// I am here but could not reach the target you asked for (Lifeguard, section 3).
+/// The sender is alive but could not reach the target of the receiver's request (Lifeguard, section
+/// 3).
 struct Nack {
   std::uint64_t sequence = 0;
   std::vector<Member> rumors;
 };
 
-/// The sender's whole table, in several messages if long; `reply` asks for the receiver's table.
+/// The sender's whole table, split into several messages if it is long. `reply` asks for the
+/// receiver's table.
 struct PushPull {
   bool reply = false;
   std::vector<Member> members;
@@ -217,21 +224,22 @@ struct PushPull {
 
 // ---- Pair exchange ----
 
-/// The initiator's proposal of an exchange of snapshots. Only `id.owner` sends it.
+/// The initiator proposes an exchange of snapshots. Only `id.owner` sends it.
 struct Offer {
   TransferId id;
   std::uint64_t round = 0;
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
   std::uint8_t codec = 0;
-  float alpha = 0;         ///< The initiator's alpha, in [0, 1]. The smaller of the two is used.
-  float clip_radius = 0;   ///< The initiator's radius; 0: no clipping. The smaller of the two is
+  float alpha = 0;         ///< The initiator's alpha, in [0, 1]. The smaller of the two alphas is
                            ///< used.
+  float clip_radius = 0;   ///< The initiator's radius; 0 means no clipping. The smaller of the two
+                           ///< radii is used.
   std::uint64_t step = 0;  ///< Step of the snapshot.
   ConservationChecksum checksum{};  ///< Checksum of the snapshot.
 };
 
-/// The responder's consent. Both then start to stream their snapshots.
+/// The responder agrees. Both then start to stream their snapshots.
 struct Accept {
   TransferId id;
   float alpha = 0;
@@ -240,7 +248,7 @@ struct Accept {
   ConservationChecksum checksum{};
 };
 
-/// A refusal with its reason. Also ends a model download that cannot continue.
+/// Refuses an offer or a request, with a reason. Also ends a model download that cannot continue.
 struct Refuse {
   TransferId id;
   Reason reason = Reason::none;
@@ -251,12 +259,12 @@ struct Ready {
   TransferId id;
 };
 
-/// The initiator has added its half; the responder must add the other.
+/// The initiator has added its half of the force; the responder must add the other half.
 struct Commit {
   TransferId id;
 };
 
-/// The responder has everything but Commit and asks how the exchange ended.
+/// The responder has everything except Commit, and asks how the exchange ended.
 struct Query {
   TransferId id;
 };
@@ -267,17 +275,17 @@ struct Abort {
   Reason reason = Reason::none;
 };
 
-/// The lane broke: send your payload again from byte `offset` on.
+/// The lane broke. The receiver of this message must send its payload again from byte `offset` on.
 struct Resume {
   TransferId id;
   std::uint64_t offset = 0;
 };
 
-// ---- Download of a state, of a whole model or of a stage ----
+// ---- Downloads of a state: of a whole model or of a stage ----
 
-/// How far a replica has come. Equal versions mean equal bits.
+/// How far a replica has trained. Equal versions mean equal bits.
 struct ModelVersion {
-  std::uint64_t step = 0;     ///< Optimiser steps made; names the next collective.
+  std::uint64_t step = 0;     ///< Number of optimiser steps made. Identifies the next collective.
   std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
   std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
 
@@ -288,50 +296,54 @@ struct ModelVersion {
 /// order, so that all peers choose the same model.
 bool is_before(const ModelVersion& a, const ModelVersion& b);
 
-/// May I have your current state? Only `id.owner` sends it.
+/// Asks for the receiver's current state. Only `id.owner` sends it.
 struct StateRequest {
   TransferId id;
   std::uint64_t layout_hash = 0;
-  ModelVersion version;      ///< The version that the sender already has in part.
-  std::uint64_t offset = 0;  ///< Bytes of that version that the sender has; 0: none.
+  ModelVersion version;      ///< The version of which the sender already has a part.
+  std::uint64_t offset = 0;  ///< Number of bytes of that version that the sender already has.
 };
 
-/// Yes; float32 values follow on the bulk lane.
+/// Accepts a StateRequest. float32 values follow on the bulk lane.
 struct TransferAccepted {
   TransferId id;
   std::uint64_t layout_hash = 0;
   std::uint64_t elements = 0;
   ModelVersion version;
-  std::uint64_t offset = 0;  ///< First byte: as requested for the same version, otherwise 0.
+  std::uint64_t offset = 0;  ///< The first byte that is sent: as requested if the version is the
+                             ///< same, otherwise 0.
 };
 
 /// Random projections of a model. Projections of two models show how far apart the models are.
 using SketchValues = std::array<float, 64>;
 
-/// How far is your model from one that I have downloaded? Only `id.owner` sends it.
+/// Asks how far the receiver's model is from one that the sender has downloaded. Only `id.owner`
+/// sends it.
 struct SketchRequest {
-  TransferId id;           ///< Transfer of the download.
+  TransferId id;           ///< The transfer of the download.
   std::uint64_t seed = 0;  ///< Seed of the projections, drawn after the model has arrived.
   std::uint64_t layout_hash = 0;
 };
 
-/// The sender's model in the projections that a request asks for.
+/// Random projections of the sender's model, in answer to a SketchRequest.
 struct SketchReply {
   TransferId id;
   std::uint64_t step = 0;  ///< Step of that model.
-  float spread = 0;        ///< The sender's usual distance from other models; 0: not known.
+  float spread = 0;        ///< The sender's usual distance from other models; 0 means not known.
   SketchValues values{};
 };
 
 // ---- Agreement on a generation, and checks while one runs ----
 
-/// The largest number of a ballot. Sound peers count up from 1, so they never come near it.
+/// The largest number that a ballot can have. Sound peers count up from 1, so they never come near
+/// it.
 inline constexpr std::uint64_t ballot_number_max = std::uint64_t{1} << 62;
 
-/// Names a ballot. Ordered: a later ballot is larger.
+/// Identifies a ballot. A later ballot compares as larger.
 struct GenerationId {
-  std::uint64_t number = 0;  ///< Larger than that of all ballots in which its proposer took part.
-  /// Session of the proposer's process, because a restarted one counts from 1 again.
+  std::uint64_t number = 0;  ///< Larger than the number of any ballot in which the proposer took
+                             ///< part.
+  /// Session of the proposer's process. Needed because a restarted process counts from 1 again.
   std::uint32_t session = 0;
   PeerId proposer{};
 
@@ -339,7 +351,7 @@ struct GenerationId {
   friend auto operator<=>(const GenerationId&, const GenerationId&) = default;
 };
 
-/// Hashes an id to one number, which names the generation in the blocks of its collectives.
+/// Hashes an id to one number, which identifies the generation in the blocks of its collectives.
 std::uint64_t key_of(const GenerationId& id);
 
 /// A pipeline stage whose state a peer has.
@@ -354,7 +366,8 @@ struct StageHolding {
 /// The most stage holdings in a message, so that messages stay small.
 inline constexpr std::size_t stage_holdings_max = 1024;
 
-/// A stage, the peer that carries it, and the peer that sends the state (the carrier if it has it).
+/// A stage, the peer that will carry it, and the source that sends the state. The source is the
+/// carrier itself if it has the state.
 struct StageAssignment {
   std::uint32_t stage = 0;
   PeerId carrier{};
@@ -366,16 +379,16 @@ struct StageAssignment {
 /// The longest settings revision, so that messages which carry one stay small.
 inline constexpr std::size_t revision_bytes_max = 1024;
 
-/// The largest number of a settings revision, which leaves room to switch again.
+/// The largest number of a settings revision. It leaves room to switch again.
 inline constexpr std::uint64_t revision_number_max = std::uint64_t{1} << 48;
 
-/// Settings that all peers use from a generation on, in place of the ones that they began with.
+/// Settings that all peers use from a generation on, in place of their initial settings.
 struct SettingsRevision {
-  std::uint64_t number = 0;  ///< A larger number is newer; 0: no revision was made.
-  std::string settings;      ///< Config lines; at most `revision_bytes_max`.
+  std::uint64_t number = 0;  ///< A larger number is newer; 0 means that no revision was made.
+  std::string settings;      ///< Lines of a config; at most `revision_bytes_max` bytes.
 
   std::string problem() const;
-  /// Revisions with the same number, made at the same time in two places, are ordered too.
+  /// Also orders revisions with the same number, which can arise if two are made at the same time.
   friend auto operator<=>(const SettingsRevision&, const SettingsRevision&) = default;
 };
 
@@ -387,8 +400,8 @@ struct Propose {
 /// A peer's measurement of a link from it to another peer.
 struct LinkReport {
   PeerId to{};
-  float latency_s = 0;         ///< Latency one way.
-  float bytes_per_second = 0;  ///< 0: nothing gets through.
+  float latency_s = 0;         ///< The latency in one direction.
+  float bytes_per_second = 0;  ///< Measured throughput; 0 means that nothing gets through.
 
   friend bool operator==(const LinkReport&, const LinkReport&) = default;
 };
@@ -396,15 +409,18 @@ struct LinkReport {
 /// The most links in a report, so that messages stay small.
 inline constexpr std::size_t link_reports_max = 64;
 
-/// One peer's answer in a ballot, about itself.
+/// One peer's answer in a ballot, which describes the peer itself.
 struct Answer {
   ModelVersion version;
-  float speed = 0;                     ///< Samples a second; 0: not known.
-  std::vector<LinkReport> links;       ///< Measured links from it; at most `link_reports_max`.
-  std::vector<StageHolding> holdings;  ///< In a pipeline; at most `stage_holdings_max`.
-  bool leaves = false;  ///< True if it takes no part and leaves once others have taken over.
+  float speed = 0;                     ///< Samples per second; 0 means not known.
+  std::vector<LinkReport> links;       ///< Measured links from the peer; at most
+                                       ///< `link_reports_max`.
+  std::vector<StageHolding> holdings;  ///< The peer's pipeline stages; at most
+                                       ///< `stage_holdings_max`.
+  bool leaves = false;  ///< True if the peer takes no part, and leaves once others have taken over
+                        ///< its stages.
   bool ends = false;  ///< True if the peer believes that the time is over or the target is reached.
-  std::uint64_t host = 0;     ///< The key of its host; 0: not known, or of no use.
+  std::uint64_t host = 0;     ///< The key of the peer's host; 0 means not known or not needed.
   SettingsRevision revision;  ///< The newest revision that the peer knows.
 
   std::string problem() const;
@@ -422,32 +438,35 @@ struct Preempted {
   GenerationId ballot;  ///< The later ballot.
 };
 
-/// A generation, in the form known to all its peers.
+/// A generation, in the form that all its peers know.
 struct Generation {
   GenerationId id;            ///< The ballot that decided it.
   std::vector<PeerId> order;  ///< The participating peers; the position is the rank.
-  /// For each rank, the peer that sends it the model and the optimiser's state, or itself.
+  /// For each rank, the peer that sends it the model and the optimiser's state. A rank that needs
+  /// none has itself as its source.
   std::vector<PeerId> sources;
-  std::vector<std::uint32_t> shares;  ///< Samples of each rank in a collective.
-  ModelVersion version;               ///< True if training ends with that version.
-  bool ends = false;                  ///< Training ends with that version.
+  std::vector<std::uint32_t> shares;  ///< Number of samples of each rank in a collective.
+  ModelVersion version;               ///< The version with which the generation begins.
+  bool ends = false;                  ///< True if training ends with `version`.
   /// The all-reduce algorithm, as a number that only the mode understands.
   std::uint8_t algorithm = 0;
-  PeerId slowest_from{};                     ///< The peer at which the slowest used link begins.
-  LinkReport slowest;                        ///< The slowest link; 0 bytes a second: none.
-  std::vector<StageAssignment> assignments;  ///< In a pipeline: sorted by carrier and stage.
+  PeerId slowest_from{};                     ///< The peer at which the slowest link in use begins.
+  LinkReport slowest;                        ///< The slowest link in use; 0 bytes per second means
+                                             ///< none.
+  std::vector<StageAssignment> assignments;  ///< The stages of a pipeline, sorted by carrier and
+                                             ///< stage.
   std::vector<std::uint64_t> hosts;          ///< The host key of each rank, from its answer.
   SettingsRevision revision;                 ///< The settings that all peers use.
 
-  /// Names the generation in blocks and messages.
+  /// Identifies the generation in blocks and messages.
   std::uint64_t key() const { return key_of(id); }
   bool contains(PeerId peer) const;
 
   friend bool operator==(const Generation&, const Generation&) = default;
 };
 
-/// The ballot `generation.id` is decided. A peer that is not in the generation answered too late
-/// and asks again.
+/// The ballot `generation.id` is decided. If the receiver is not in the generation, it answered too
+/// late and has to ask again.
 struct Install {
   Generation generation;
   Signature signature{};  ///< The proposer's signature over the Decision in this message.
@@ -462,7 +481,8 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// The sender has accepted this decision. Has the receiver got another one?
+/// The sender has accepted this decision. If the receiver has another one of the same ballot, the
+/// proposer has cheated.
 struct Decided {
   Decision decision;
 };
@@ -488,48 +508,49 @@ struct Refusals {
   std::vector<PeerId> peers;
 };
 
-/// Data no longer arrive: are you there, and in which generation?
+/// Asks the receiver of this message whether it is there and which generation it is in. Sent, for
+/// example, when data no longer arrive.
 struct StatusRequest {
   GenerationId ballot;
 };
 
-/// Answers a StatusRequest: the sender's generation, and its work.
+/// Answers a StatusRequest with the sender's generation and its present work.
 struct StatusReply {
   GenerationId ballot;
   std::uint64_t step = 0;  ///< The collective or pipeline run under way.
-  bool busy = false;  ///< True if it is computing or receiving a state, so that others have to wait
-                      ///< for it.
+  bool busy = false;  ///< True if the sender is computing or receiving a state, so that others have
+                      ///< to wait for it.
 };
 
-/// Acknowledges a probe of the link to the sender: one block of a known length.
+/// Acknowledges a probe of the link to the sender. A probe is one block of a known length.
 struct ProbeAck {
-  TransferId id;  ///< Transfer of the probe.
+  TransferId id;  ///< The transfer of the probe.
 };
 
 /// The sender's part of a pipeline run is complete: it has everything that it needs for the update.
 struct Complete {
   GenerationId ballot;
   std::uint64_t step = 0;
-  bool again = false;  ///< True if this answers a late Complete and needs no answer itself.
+  bool again = false;  ///< True if this answers a late Complete, and needs no answer itself.
 };
 
-/// The fingerprint of the sender's parameters before this collective; if arrays are averaged, the
-/// length of its array. In a pipeline: that of a part of a stage as the generation begins. It is
-/// equal at all sound peers that have this.
+/// The fingerprint of the sender's parameters before this collective. If arrays are averaged, it is
+/// the length of the sender's array instead; in a pipeline, the fingerprint of a part of a stage as
+/// the generation begins. Equal at all sound peers that have these parameters.
 struct Audit {
   GenerationId ballot;
-  std::uint64_t step = 0;  ///< In a pipeline the number of the part.
+  std::uint64_t step = 0;  ///< The number of the collective; in a pipeline, the number of the part.
   std::uint64_t fingerprint = 0;
 };
 
-/// All messages. `Node` does not compile unless each has a handler.
+/// All messages. `Node` compiles only if each has a handler.
 using MessageVariant =
     std::variant<Ping, PingRequest, Ack, Nack, PushPull, Offer, Accept, Refuse, Ready, Commit,
                  Query, Abort, Resume, StateRequest, TransferAccepted, Propose, Promise, Preempted,
                  Install, EndGeneration, Refusals, StatusRequest, StatusReply, ProbeAck, Complete,
                  Audit, SketchRequest, SketchReply, Decided, Equivocation, Certificates>;
 
-/// Any message. Only message.cpp compiles its copying, moving and destruction: otherwise a variant
+/// Any message. Only message.cpp compiles its copying, moving and destruction. Otherwise a variant
 /// of this many types would cost every file that sends a message a second of compile time.
 struct Message : MessageVariant {
   Message();
@@ -547,10 +568,10 @@ struct Message : MessageVariant {
   Message(std::size_t index, void* message);
 };
 
-/// The ballot that a message is about; null: none.
+/// The ballot that a message is about; null if there is none.
 const GenerationId* ballot_of(const Message& message);
 
-/// The transfer or exchange that a message is about; null: none.
+/// The transfer or exchange that a message is about; null if there is none.
 const TransferId* transfer_of(const Message& message);
 
 }  // namespace gv

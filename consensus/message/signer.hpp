@@ -1,4 +1,4 @@
-// The interface by which protocols sign and verify; the owner of the node chooses the cryptography.
+// The interface through which protocols sign and verify. The node's owner picks the cryptography.
 #pragma once
 
 #include <array>
@@ -13,28 +13,29 @@ namespace gv {
 /// The public key of a peer or of a swarm.
 using PeerKey = std::array<std::uint8_t, 32>;
 
-/// The signature of one peer's key over some bytes.
+/// A signature over some bytes, made with one peer's key.
 using Signature = std::array<std::uint8_t, 64>;
 
-/// A digest: no two inputs with the same digest can be found.
+/// A collision-resistant digest: finding two inputs with the same digest is infeasible.
 using Digest = std::array<std::uint8_t, 32>;
 
-/// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign the
-/// canonical_bytes() of a struct in a separate domain, so that a signature for one purpose is
-/// useless for another. The owner of the node also owns the signer, which must outlive the node.
+/// Signs as this peer, and verifies signatures of all peers on the allow-list. Callers sign a
+/// struct's canonical_bytes() in a separate domain for each purpose, so that a signature for one
+/// purpose is useless for another. The node's owner also owns the signer, which must outlive the
+/// node.
 class Signer {
  public:
   virtual ~Signer() = default;
 
   virtual Signature sign(std::span<const std::byte> bytes) const = 0;
 
-  /// True if the peer `signer` is on the allow-list and its key signed these bytes.
+  /// True if the peer `signer` is on the allow-list and signed these bytes with its key.
   virtual bool verify(PeerId signer, std::span<const std::byte> bytes,
                       const Signature& signature) const = 0;
 
   virtual Digest digest(std::span<const std::byte> bytes) const = 0;
 
-  /// True if the holder of `key` signed these bytes, whether it is on the allow-list or not.
+  /// True if the holder of `key` signed these bytes, whether or not the key is on the allow-list.
   virtual bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
                           const Signature& signature) const = 0;
 

@@ -13,16 +13,16 @@
 
 namespace gv {
 
-/// Integer coordinates that travel with the parameters through the same protocol and arithmetic,
-/// but that the optimiser never sees. Their sums are exact, so a force that is applied twice, on
-/// one side only or with the wrong sign shows at once.
+/// Integer coordinates that travel with the parameters through the same protocol and arithmetic.
+/// The optimiser never sees them. Their sums are exact, so they show at once if a force was applied
+/// twice, on one side only, or with the wrong sign.
 using ConservationChecksum = std::array<std::int64_t, 8>;
 
 /// An immutable copy of a replica's parameters at one moment.
 struct Snapshot {
   std::vector<float> values;
-  /// State that follows the values when the whole replica is downloaded: in a population the
-  /// optimiser's state and the hyper-parameters. Exchanges ignore it.
+  /// State that is sent after the values when a whole replica is downloaded. In population-based
+  /// training, it holds the optimiser's state and the hyper-parameters. Exchanges ignore it.
   std::vector<float> rest;
   ConservationChecksum checksum{};
   std::uint64_t step = 0;  ///< Local steps that the replica had taken.
@@ -44,13 +44,14 @@ struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
   ConservationChecksum checksum{};
-  TransferId exchange;     ///< The exchange of this force. Its two forces add up to zero.
+  TransferId exchange;     ///< The exchange that made this force. Its two forces sum to zero.
   PeerId partner{};        ///< The other peer of that exchange.
   double distance = 0;     ///< Distance between the two models before the exchange.
-  std::uint64_t step = 0;  ///< Step of our model, in the version that the partner has received.
+  std::uint64_t step = 0;  ///< Local steps of our model in the snapshot that the partner received.
 };
 
-/// Immutable bytes with the owner that keeps them alive. Slices share the owner without a copy.
+/// Immutable bytes, and the owner that keeps them alive. Slices share the owner, so nothing is
+/// copied.
 struct Payload {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;

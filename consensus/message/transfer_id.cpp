@@ -1,4 +1,4 @@
-// Packs the names of blocks into numbers and unpacks them.
+// Packs the names of blocks into numbers, and unpacks them.
 #include "consensus/message/transfer_id.hpp"
 
 namespace gv {
@@ -7,7 +7,8 @@ std::string to_string(const TransferId& id) {
   return to_string(id.owner) + "/" + std::to_string(id.number);
 }
 
-/// 24 bits of the collective, 8 of the bucket, 12 of the round, 20 of the segment.
+/// Packs, from the highest bit down, 24 bits of the collective, 8 of the bucket, 12 of the round,
+/// and 20 of the segment.
 std::uint64_t PieceName::number() const {
   return operation % operations << 40 | static_cast<std::uint64_t>(bucket) << 32 |
          static_cast<std::uint64_t>(round) << 20 | static_cast<std::uint64_t>(segment);

@@ -1,4 +1,4 @@
-// Names of transfers: their content, the peer that asked for them or sends them, and their number.
+// Names of transfers: what they contain, which peer requested or sends them, and their number.
 #pragma once
 
 #include <compare>
@@ -11,11 +11,11 @@
 
 namespace gv {
 
-/// The content of a transfer's blocks, which decides which part of a peer receives them.
+/// What a transfer's blocks contain. It decides which part of the receiving peer handles them.
 enum class TransferKind : std::uint8_t {
   exchange,  ///< A snapshot, in a pair exchange.
-  state,     ///< A state that its receiver has requested: of a whole model, or of a stage.
-  copy,      ///< A copy of a stage's state, which its receiver keeps.
+  state,     ///< The state of a whole model or of one stage, which the receiver requested.
+  copy,      ///< A copy of a stage's state, for the receiver to keep.
   piece,     ///< A piece of a sum.
   probe,     ///< Bytes that measure a link.
   pass,      ///< The result of a stage's pass.
@@ -25,8 +25,8 @@ enum class TransferKind : std::uint8_t {
 /// The largest kind that is accepted from other peers.
 constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 
-/// Names one bulk transfer, or an exchange of two. Made by the functions below, which say what the
-/// fields mean for each kind.
+/// Names one bulk transfer, or an exchange of two transfers. The functions below make these ids,
+/// and say what the fields mean for each kind.
 struct TransferId {
   PeerId owner{};             ///< The peer that requested it, if any; otherwise the sender.
   std::uint64_t session = 0;  ///< Session of the owner's process, or the key of a generation.
@@ -41,8 +41,8 @@ struct TransferId {
 /// "owner/number", for events and logs.
 std::string to_string(const TransferId& id);
 
-/// The names of blocks hold the number of their collective or run modulo this, which is far more
-/// than can be under way at the same time.
+/// A block's name holds the number of its collective or pipeline run modulo this value. Far fewer
+/// runs can be under way at the same time, so no two of them share a number.
 inline constexpr std::uint64_t operations_named = std::uint64_t{1} << 24;
 
 /// Names a piece of an all-reduce.
@@ -57,13 +57,13 @@ struct PieceName {
   static constexpr std::size_t rounds_max = 4096;
   static constexpr std::size_t segments_max = 1 << 20;
 
-  /// Packs all fields into one number, the operation modulo `operations`.
+  /// Packs all fields into one number, with the operation modulo `operations`.
   std::uint64_t number() const;
 };
 
-/// Names the result of a pass: the stage that receives it, the micro-batch, and the direction.
+/// Identifies the result of a pass: the stage that receives it, the micro-batch, and the direction.
 struct PassName {
-  std::uint64_t operation = 0;  ///< The run, modulo `operations_named`.
+  std::uint64_t operation = 0;  ///< The pipeline run, modulo `operations_named`.
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;
   bool backward = false;
@@ -74,21 +74,22 @@ struct PassName {
 /// An exchange that `owner` starts. `session` is drawn at random when the owner's process starts,
 /// so ids of an earlier process never match; `number` counts up from 1 within the session.
 TransferId exchange_id(PeerId owner, std::uint64_t session, std::uint64_t number);
-/// The state that `owner` asks for. `number` distinguishes its requests in a session or generation.
+/// The state that `owner` asks for. `number` distinguishes the owner's requests in a session or
+/// generation.
 TransferId state_id(PeerId owner, std::uint64_t session, std::uint64_t number,
                     std::uint32_t stage = 0);
-/// The state of a stage after that run, for the peer that keeps a copy.
+/// The state of a stage after pipeline run `operation`, for the peer that keeps a copy.
 TransferId copy_id(PeerId sender, std::uint64_t generation, std::uint32_t stage,
                    std::uint64_t operation);
 TransferId piece_id(PeerId sender, std::uint64_t generation, const PieceName& piece,
                     std::uint32_t stage = 0);
-/// The small or the large probe of that collective.
+/// The small or the large probe of collective `operation`.
 TransferId probe_id(PeerId sender, std::uint64_t generation, std::uint64_t operation, bool large);
 TransferId pass_id(PeerId sender, std::uint64_t generation, const PassName& pass);
 TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t round,
                      std::uint32_t stage = 0);
 
-/// The name in an id; nullopt if the id is of another kind.
+/// The name that an id holds; nullopt if the id is of another kind.
 std::optional<PieceName> piece_named(const TransferId& id);
 std::optional<PassName> pass_named(const TransferId& id);
 

@@ -12,24 +12,25 @@
 namespace gv {
 namespace {
 
-/// The size of a model for which losses are computed: two buckets, for codecs that have buckets.
+/// The model size, in values, for which losses are computed. It is two buckets for codecs that use
+/// buckets.
 constexpr std::size_t usual_elements = 1024;
 
-/// The weights of the first round. Empty if peers draw their partners.
+/// The weights W of the first round. Empty if peers draw their partners.
 Mixing weights_of(const MixRule& rule, std::size_t peers) {
   if (rule.partners != Partners::neighbours) return {};
   return RoundPlan(rule, peers, 0).round(0);
 }
 
-/// The mean of 1 - w_ii, which is the mean of all eigenvalues of I - W.
+/// The mean eigenvalue of I - W, where W holds the weights. It is the mean of 1 - w_ii.
 double mean_pull(const Mixing& mixing) {
-  if (mixing.empty()) return 0.5;  // Half of the eigenvalues of averages in pairs are 1.
+  if (mixing.empty()) return 0.5;  // With pairs, half of I - W's eigenvalues are 0 and half are 1.
   double sum = 0;
   for (std::size_t i = 0; i < mixing.size(); ++i) sum += 1 - own_share(mixing, i);
   return sum / static_cast<double>(mixing.size());
 }
 
-/// The largest eigenvalue of I - W, by power iteration.
+/// The largest eigenvalue of I - W, where W holds the weights, by power iteration.
 double largest_pull(const Mixing& mixing) {
   if (mixing.empty()) return 1;
   constexpr int iterations = 100;
@@ -48,7 +49,7 @@ double largest_pull(const Mixing& mixing) {
     }
     if (after == 0) return 0;
     growth = std::sqrt(after / before);
-    // Without this the numbers of a slow graph would vanish.
+    // Without this, the values would become vanishingly small in a graph with small weights.
     for (double& value : next) value /= growth;
     x = std::move(next);
   }
@@ -76,7 +77,8 @@ double floor_of_noise(const MixRule& rule, std::size_t peers) {
   if (pull == 0) return 0;
   if (pull >= 2) return std::numeric_limits<double>::infinity();
   const double omega = 1 / usual_delta(rule.codec, usual_elements) - 1;
-  // c is at most the mean that results if each eigenvalue is 0 or the largest.
+  // An upper bound on the header's c: the value that c would have if every eigenvalue were either 0
+  // or the largest one.
   const double c = rule.gamma * mean_pull(mixing) / (2 - pull);
   return omega * c < 1 ? omega * c / (1 - omega * c) : std::numeric_limits<double>::infinity();
 }

@@ -1,4 +1,4 @@
-// Bounds within which models do not diverge under a rule with a lossy codec.
+// Bounds that keep models from diverging under a rule with a lossy codec.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,27 @@
 namespace gv {
 
 /// The largest eigenvalue of I - W, where W holds the weights of a round: 4/3 for a ring of even
-/// size, 1 for a complete graph. It says how far one round with gamma = 1 moves the models that
-/// differ most from their neighbours. 1 if peers draw their partners.
+/// size, 1 for a complete graph, and 1 if peers draw their partners. This eigenvalue says how far
+/// one round with gamma = 1 moves the models that differ most from their neighbours.
 double largest_pull(const MixRule& rule, std::size_t peers);
 
-/// The largest gamma that brings models together if a memory compensates for the codec's losses: 2
-/// delta / ((2 - delta) largest_pull), where delta is the codec's usual_delta(). It is exact if all
-/// peers send values at the same places, drawn in each round. The reason: a value that waits T
-/// rounds for its turn meanwhile moves T times by an outdated difference.
+/// The largest gamma that still brings models together if a memory compensates for the codec's
+/// losses. It is 2 delta / ((2 - delta) largest_pull), where delta is the codec's usual_delta().
+/// The bound is exact if, in each round, all peers send the values at the same randomly drawn
+/// positions. The limit exists because a value that waits T rounds for its turn moves T times by an
+/// outdated difference.
 double largest_gamma(const MixRule& rule, std::size_t peers);
 
-/// The gamma recommended in error messages: a quarter of largest_gamma(). Codecs that send the
-/// largest values diverge before others, and this is below half of the smallest gamma with which
-/// any of them did on a ring or a complete graph.
+/// The gamma recommended in error messages: a quarter of largest_gamma(). Codecs that send only the
+/// largest values diverge first. The smallest gamma with which one of them diverged, on a ring or a
+/// complete graph, was more than twice as large.
 double safe_gamma(const MixRule& rule, std::size_t peers);
 
-/// The squared disagreement that an unbiased codec without memory leaves, over the squared norm of
-/// the models: omega c / (1 - omega c), where c is the mean of gamma l / (2 - gamma l) over all
-/// eigenvalues l of I - W. Infinite if models never settle. The mean over eigenvalues is bounded by
-/// that of a convex function, so the result may be too large, by a third for a ring.
+/// The squared disagreement that remains with an unbiased codec without memory, divided by the
+/// squared norm of the models. It is omega c / (1 - omega c), where c is the mean of gamma l / (2 -
+/// gamma l) over all eigenvalues l of I - W, and omega is 1 / usual_delta() - 1. Infinite if models
+/// never settle. The mean over eigenvalues is replaced by an upper bound (convexity), so the result
+/// may be too large: by a third for a ring.
 double floor_of_noise(const MixRule& rule, std::size_t peers);
 
 }  // namespace gv

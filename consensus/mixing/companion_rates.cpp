@@ -18,7 +18,8 @@ constexpr double nothing = 1e-9;
 CompanionRates companion_rates(const RoundPlan& plan) {
   const std::size_t n = plan.peers();
   if (n < 3 || !is_graph(plan.topology().kind)) return {};
-  // A round of disjoint pairs is a projection, so W'W = W.
+  // The weights W of a round of disjoint pairs are a projection (W'W = W), so `laplacian` starts as
+  // E[W].
   SquareMatrix laplacian = expected_square_of_pairs(plan.topology(), n, plan.seed(), draws);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t j = 0; j < n; ++j) {

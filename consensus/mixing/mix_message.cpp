@@ -12,11 +12,11 @@
 namespace gv {
 namespace {
 
-/// True if messages hold differences to references that neighbours keep of each other.
+/// True if messages are differences from references of which neighbours keep copies.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
-/// A whole reference must be identical at all peers, so it is sent without loss. If a memory later
-/// sends what a message lost, codes are damped.
+/// The codec of a message of this form. A whole reference must be identical at all peers, so it is
+/// sent without loss. Coded values are damped if a memory later makes up for losses.
 Codec codec_of(const MixRule& rule, MixForm form) {
   Codec codec = form == MixForm::coded ? rule.codec : Codec{};
   codec.damped = rule.memory != MixMemory::none;
@@ -85,7 +85,7 @@ std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_
 
 std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round) {
-  // If each peer chooses its own piece, every piece has the length of the longest.
+  // If each peer chooses its own piece, all pieces have the length of the longest one.
   if (rule.fragment_order != FragmentOrder::in_turn) return chosen_piece(rule, elements, 0);
   const auto piece = static_cast<std::size_t>(round % rule.fragments);
   const std::size_t begin = elements * piece / rule.fragments;
@@ -108,7 +108,7 @@ std::optional<std::size_t> mix_message_bytes(const MixRule& rule, std::size_t el
   if (begin.size() < sizeof(MixHeader)) return std::nullopt;
   MixHeader header;
   std::memcpy(&header, begin.data(), sizeof(header));
-  // The header is invalid. read_message() will refuse it, so count the shortest form.
+  // If the header is invalid, read_message() will refuse the message, so assume the shortest form.
   if (!is_sound(header, rule)) header.form = MixForm::hello;
   return mix_message_bytes<Real>(rule, elements, round, header.form);
 }

@@ -15,7 +15,7 @@ namespace gv {
 
 struct MixRule;
 
-/// A message of one round. The sender's mixer writes it, and the receivers' mixers read it.
+/// A message of one round, written by the sender's mixer and read by the receivers' mixers.
 struct MixMessage {
   std::size_t from = 0;  ///< Rank of the sender.
   std::uint64_t round = 0;
@@ -23,10 +23,10 @@ struct MixMessage {
   std::vector<std::size_t> to = {};  ///< Ranks of the receivers. This field is not sent.
 };
 
-/// The content of a message.
+/// The kinds of content that a message can have.
 enum class MixForm : std::uint16_t {
   coded,  ///< The rule's vectors, written by the rule's codec.
-  whole,  ///< The sender's whole reference, for neighbours without a correct copy of it.
+  whole,  ///< The sender's whole reference, for neighbours that have no correct copy of it.
   hello,  ///< No values, only the fingerprints in MixKnowledge.
 };
 
@@ -39,10 +39,10 @@ struct MixHeader {
 };
 static_assert(sizeof(MixHeader) == 16);
 
-/// Fingerprints that follow the header if neighbours keep copies, see NeighbourMemory.
+/// Fingerprints that follow the header if neighbours keep copies (see NeighbourMemory).
 struct MixKnowledge {
   std::uint64_t sender = 0;  ///< Fingerprint of the sender's reference after this message.
-  /// In a hello: fingerprint of the sender's copy of the receiver's reference.
+  /// In a hello, the fingerprint of the sender's copy of the receiver's reference.
   std::uint64_t receiver = 0;
 };
 static_assert(sizeof(MixKnowledge) == 16);
@@ -55,7 +55,7 @@ std::pair<std::size_t, std::size_t> piece_of(const MixRule& rule, std::size_t el
 std::pair<std::size_t, std::size_t> chosen_piece(const MixRule& rule, std::size_t elements,
                                                  std::size_t piece);
 
-/// Size in bytes of a message with this rule, round and form.
+/// Size in bytes of a message of this form in this round of the rule.
 template <class Real>
 std::size_t mix_message_bytes(const MixRule& rule, std::size_t elements, std::uint64_t round,
                               MixForm form = MixForm::coded);
@@ -78,7 +78,7 @@ struct MixContent {
   std::vector<Real> values;  ///< All vectors of the message, concatenated.
 };
 
-/// Writes a message. Each vector in `words` has the length of the round's piece; a hello has no
+/// Writes a message. Each vector in `words` has the length of the round's piece. A hello has no
 /// vectors. Every codec except identity rounds doubles to floats.
 template <class Real>
 std::shared_ptr<std::vector<std::byte>> write_message(const MixRule& rule, const MixHeader& header,
@@ -88,8 +88,8 @@ std::shared_ptr<std::vector<std::byte>> write_message(const MixRule& rule, const
 /// the decoded values.
 void write_knowledge(std::span<std::byte> message, const MixKnowledge& knowledge);
 
-/// Reads a message. Returns nullopt if it does not match the rule and round or has a value that is
-/// not finite.
+/// Reads a message. Returns nullopt if it does not match the rule and the round, or if it contains
+/// a value that is not finite.
 template <class Real>
 std::optional<MixContent<Real>> read_message(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round, std::span<const std::byte> bytes);

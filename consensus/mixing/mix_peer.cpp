@@ -95,7 +95,7 @@ std::vector<Real> MixPeer<Real>::change(std::uint64_t round,
     models.push_back({.values = their_floats[i], .weight = others[i].share});
   }
   std::vector<float> guarded(size);
-  // A round without staleness has waited for all messages, so those missing could not be used.
+  // Without staleness, the round has waited for all messages, so the missing ones were unusable.
   const std::size_t neighbours = plan->turn(rank, round).in.size();
   const std::size_t missing = neighbours - std::min(neighbours, others.size());
   const AbsentModels absent =

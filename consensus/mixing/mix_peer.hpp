@@ -1,5 +1,4 @@
-// State that all steps of a mixing rule share: our place in the plan, our messages, what we
-// receive.
+// State that all steps of a mixing rule share: our place in the plan, and messages in and out.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +15,23 @@
 
 namespace gv {
 
-/// A neighbour's decoded message of a round.
+/// The decoded message of one neighbour in a round.
 template <class Real>
 struct HeardModel {
   std::size_t from = 0;
   double share = 0;   ///< w_ij, the weight that we give this neighbour.
   double weight = 1;  ///< The sender's push_sum weight, as received.
-  /// Number of models in a sum. If each peer chooses its own piece, the piece's index instead.
+  /// Number of models that the message sums up. If each peer chooses its own piece, this is the
+  /// piece's index instead.
   std::uint32_t count = 0;
   std::vector<Real> values;
 };
 
-/// Sorts the messages by rank, and messages of the same rank by round.
+/// Returns the messages sorted by the sender's rank. Messages of the same sender are sorted by
+/// round.
 std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived);
 
-/// One of the peers that mix.
+/// The state of one peer that mixes.
 template <class Real>
 struct MixPeer {
   static constexpr std::size_t field_count = 14;
@@ -38,7 +39,7 @@ struct MixPeer {
   MixRule rule;
   std::size_t elements = 0;  ///< Number of values in a model.
   std::uint64_t seed = 0;
-  /// push_sum: our weight at the start of a generation, and the weight of our steps.
+  /// push_sum: our weight at the start of a generation. Local steps always count with this weight.
   double share = 1;
 
   // Set when a generation begins:
@@ -60,18 +61,20 @@ struct MixPeer {
   std::shared_ptr<std::vector<std::byte>> written(std::uint64_t round, std::uint64_t salt,
                                                   std::span<const std::span<const Real>> words,
                                                   const MixHeader& header) const;
-  /// One message for all out-neighbours. Stores in `message` the values that they will decode.
+  /// Makes one message for all out-neighbours. Stores in `message` the values that they will
+  /// decode.
   std::vector<MixMessage> to_all(std::uint64_t round, std::span<const std::span<const Real>> words,
                                  std::uint32_t count);
 
-  /// Decodes the messages that arrived, in the order of the senders' ranks. If a newer message
-  /// replaces an older one under the rule, uses only the newest of each sender. Adds the number of
-  /// unusable messages to `refused`.
+  /// Decodes the messages that arrived, in the order of the senders' ranks. Uses only each sender's
+  /// newest message if the rule lets newer messages replace older ones. Adds the number of unusable
+  /// messages to `refused`.
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;
-  /// The change that the neighbours cause: gamma sum_j w_ij (m_j - m_i), or what the guard computes
-  /// instead, which also counts the neighbours of the round that were not heard. Uses only the part
-  /// of each message that starts at `begin`.
+  /// The change that the neighbours' messages m_j cause: gamma sum_j w_ij (m_j - m_i), where m_i is
+  /// our own message. If the rule has a guard, the guard's robust aggregate replaces the sum. The
+  /// guard also counts the neighbours whose messages are missing. Uses only the `size` values of
+  /// each message from `begin` on.
   std::vector<Real> change(std::uint64_t round, const std::vector<HeardModel<Real>>& others,
                            std::size_t begin, std::size_t size);
 };

@@ -1,4 +1,4 @@
-// The table of the parts that rules are made of. Each part is implemented in rules/.
+// The table of the parts that make up rules. Each part is implemented in rules/.
 #include "consensus/mixing/mix_rule.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr MixPart none{.name = "none"};
 constexpr MixPart in_turn{.name = "in_turn"};
 
-// Each array has the order of its enumeration.
+// Each array is in the order of its enumeration.
 constexpr std::array kinds = {&rules::average,   &rules::push_sum, &rules::relay_sum,
                               &rules::companion, &rules::noloco,   &rules::downpour};
 constexpr std::array memories = {&none, &rules::difference, &rules::replicated_difference,
@@ -86,9 +86,9 @@ MixTraits traits_of(const MixRule& rule) {
       rule.guard.kind == GuardKind::none ||
       (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
   all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
-  // A newer message makes an older one useless only for plain averages of whole models. If messages
-  // are parts of sums, differences, pieces in turn, or carry an earlier error, every one counts. A
-  // peer's own piece is a model of its own.
+  // A newer message makes an older one useless only for plain averages of whole models. Every
+  // message counts if messages are parts of sums, differences, or pieces sent in turn, or if they
+  // carry an earlier error. A peer's own piece counts as a whole model.
   all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                         rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
                         (rule.fragments == 1 || rule.fragment_order == FragmentOrder::own);

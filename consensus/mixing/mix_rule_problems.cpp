@@ -1,5 +1,5 @@
-// The combinations of a rule's parts that make no sense, one row for each constraint. A constraint
-// on a single part is in that part's file in rules/.
+// The combinations of a rule's parts that make no sense, in one row for each constraint.
+// Constraints on a single part are in that part's file in rules/.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,8 +26,9 @@ constexpr double floor_max = 0.01;
 /// The largest relative error of a power iteration.
 constexpr double rounding = 1e-3;
 
-/// With `push` a peer hears Poisson(1) others in a round. A round leaves 1 - 2 alpha + 3 alpha^2 of
-/// the squared difference of two models, so from 2/3 on it grows.
+/// The largest alpha allowed with `push`, where the number of senders to a peer in a round is
+/// Poisson(1)-distributed. A round multiplies the squared difference of two models by 1 - 2 alpha +
+/// 3 alpha^2, so the difference grows if alpha is above 2/3.
 constexpr double push_alpha_max = 0.6;
 
 bool is_symmetric(const MixRule& rule, std::size_t peers) {
@@ -51,24 +52,24 @@ struct Case {
   /// True if every round has the same weights.
   bool is_static = is_graph(rule.topology.kind) && rule.partners == Partners::neighbours;
 
-  /// True if the codec loses part of an average for good, because nothing remembers the loss.
+  /// True if the codec loses part of an average for good because no memory compensates for it.
   bool loses() const { return !remembers && lossy && averages; }
   bool steps_first() const { return rule.order == MixOrder::adapt_then_combine; }
-  /// True if rounds with this gamma drive models apart although the codec's losses are remembered.
-  /// With replicated differences there is no gamma.
+  /// True if rounds with this gamma drive models apart even though a memory makes up for the
+  /// codec's losses. False with replicated differences, which have no gamma.
   bool goes_too_far() const {
     const bool has_gamma = remembers && rule.memory != MixMemory::replicated_difference;
     return has_gamma && averages && lossy && rule.gamma > largest_gamma(rule, peers);
   }
-  /// True if rounds with constant weights make the largest difference grow, or keep its size and
-  /// change its sign.
+  /// True if every round has the same weights, and a round makes the largest difference grow or
+  /// flips its sign without shrinking it.
   bool overshoots() const {
-    // The pull of the topology's own weights is below 2.
+    // With the topology's own weights, largest_pull() is below 2.
     if (!is_static || (rule.gamma <= 1 && rule.alpha == 0)) return false;
     return gamma_counts() && rule.gamma * largest_pull(rule, peers) > 2 * (1 - rounding);
   }
-  /// True if rounds that differ may drive models apart. Their weights are chosen so that no round
-  /// makes a difference larger up to a gamma of 1. What some rounds do above it, others may repeat.
+  /// True if rounds with different weights may drive models apart. With a gamma of at most 1, no
+  /// round enlarges a difference. Above 1, several rounds in a row may enlarge the same difference.
   bool overshoots_at_times() const {
     const bool pulls = averages || rule.kind == MixKind::companion;
     return pulls && !is_static && rule.gamma > 1 && !takes_pieces_whole();
@@ -78,16 +79,16 @@ struct Case {
            rule.memory != MixMemory::replicated_difference && !takes_pieces_whole();
   }
   bool takes_pieces_whole() const { return rule.fragment_order == FragmentOrder::own; }
-  /// True if nothing scales what is received.
+  /// True if received values are never scaled.
   bool takes_all_whole() const {
     return kind.adds_up || rule.kind == MixKind::relay_sum || takes_pieces_whole();
   }
-  /// True if the rule would be sound with differences as its memory, apart from gamma.
+  /// True if the rule could use differences as its memory, possibly with another gamma.
   bool can_remember() const {
     return is_static && !directed && !corrects && !guarded && rule.staleness == 0 &&
            rule.fragments == 1;
   }
-  /// True if messages are averaged unchanged after the steps and nothing else is done.
+  /// True if the rule only averages unchanged messages after the local steps.
   bool plain() const {
     return averages && !guarded && !lossy && !remembers && !corrects &&
            rule.order == MixOrder::adapt_then_combine;
@@ -97,15 +98,15 @@ struct Case {
     if (rule.partners != Partners::pairs) return std::nullopt;
     return problem_with_pairs(rule.topology);
   }
-  /// Number of partners of a peer in a round. If each peer draws one, a peer has two on average.
+  /// Number of partners of a peer in a round. With `both`, the result is the mean, two.
   std::size_t partners() const {
     if (rule.partners == Partners::both) return 2;
     if (rule.partners != Partners::neighbours) return 1;
     return std::max<std::size_t>(1, traits_of(rule.topology, peers).degree);
   }
-  /// A guard works only with plain averages.
+  /// True if the rule averages plainly. A guard works with no other rule.
   bool can_be_guarded() const { return averages && !remembers_neighbours && !corrects; }
-  /// Why the guard cannot work with the few inputs that the topology gives it; nullopt if it can.
+  /// Why the topology gives the guard too few inputs; nullopt if it gives enough.
   std::optional<Problem> misfit_of_guard() const {
     if (!guarded || !can_be_guarded() || !is_static) return std::nullopt;
     return problem_of(rule.guard, traits_of(rule.topology, peers).degree + 1);
@@ -113,7 +114,7 @@ struct Case {
   bool loses_the_mean() const { return directed || rule.weigh_by_age; }
 };
 
-/// A row of the table. In the texts {kind}, {memory} and so on stand for the rule's choice;
+/// A row of the table. In the texts, {kind}, {memory} and so on stand for the rule's choices.
 /// written() fills them in.
 struct Constraint {
   std::string_view place;
@@ -303,7 +304,7 @@ constexpr std::array other_constraints = {
 
 std::string quoted(std::string_view name) { return "\"" + std::string(name) + "\""; }
 
-/// A number with two digits, rounded down so that a bound still holds.
+/// Formats a number with two significant digits, rounded down so that a bound still holds.
 std::string two_digits(double value) {
   if (!std::isfinite(value)) return "more than all";
   const double unit = std::pow(10, std::floor(std::log10(value)) - 1);
@@ -312,7 +313,7 @@ std::string two_digits(double value) {
   return text.str();
 }
 
-/// The text that replaces a word in braces.
+/// The text that replaces this word, which stands in braces in a row's texts.
 std::string meaning(std::string_view word, const Case& c) {
   if (word == "kind") return quoted(to_string(c.rule.kind));
   if (word == "memory") return quoted(to_string(c.rule.memory));
@@ -341,7 +342,7 @@ std::string meaning(std::string_view word, const Case& c) {
   return of_pairs ? problem.place + ": " + problem.reason : problem.reason;
 }
 
-/// Replaces every word in braces by its meaning.
+/// Replaces every word in braces with its meaning.
 std::string written(std::string_view text, const Case& c) {
   std::string all;
   while (!text.empty()) {

@@ -1,4 +1,4 @@
-// The interface of the steps that make up a mixing rule, and the row of each in the table.
+// The interface of the steps that make up a mixing rule, and the table row for each choice.
 #pragma once
 
 #include <array>
@@ -37,13 +37,14 @@ struct MixInbox {
   Real bound = std::numeric_limits<Real>::infinity();  ///< The bound on the model's values.
   std::vector<HeardModel<Real>> others =
       {};  ///< The decoded messages. Empty if the rule keeps copies of references.
-  std::vector<Real> moves = {};  ///< What averaging added to the model.
+  std::vector<Real> moves = {};  ///< The change that averaging made to the model.
   std::size_t refused = 0;       ///< Number of unusable messages.
 };
 
-/// One step of a rule, with the vectors that it keeps. Mixer calls it at each point of a round, in
-/// the order of the rule's parts. x is the live model. A step overrides only the functions that it
-/// needs, and declares the number of its fields (see Fielded).
+/// One step of a rule, with the vectors that it keeps. At each point of a round, Mixer calls the
+/// steps in the order of the rule's parts. Spans of Real are the live model, except in direct(). A
+/// step overrides only the functions that it needs, and declares the number of its fields (see
+/// Fielded).
 template <class Real>
 class MixStep {
  public:
@@ -63,8 +64,8 @@ class MixStep {
   virtual KeptVectors kept() { return {}; }
 
   virtual void begin_generation(Peer&, std::span<const Real>) {}
-  /// Called when our model is replaced and everything that other peers know about us is void. The
-  /// kept vectors have already been cleared.
+  /// Called when our model is replaced, which makes everything that other peers know about us
+  /// obsolete. The kept vectors have already been cleared.
   virtual void forget() {}
   /// See Mixer::close_generation().
   virtual void close_generation(Peer&, std::span<const MixMessage>, bool) {}
@@ -75,21 +76,21 @@ class MixStep {
   virtual void end_steps(Peer&, std::span<Real>) {}
   virtual void write(Peer&, Draft&, std::span<Real>) {}
   virtual void mix(Peer&, Inbox&, std::span<Real>) {}
-  /// Brings the kept vectors to what models within the bound can have caused, so that what other
-  /// peers have invented does not come back later. Called after each mix().
+  /// Limits the kept vectors to values that models within the bound can cause, so that absurd
+  /// values sent by other peers have no lasting effect. Called after each mix().
   virtual void hold(const Peer&, Real /*bound*/) {}
 
   virtual const NeighbourMemory<Real>* memory() const { return nullptr; }
 
   // See MixStepValue.
   virtual std::unique_ptr<MixStep> copy() const = 0;
-  /// `other` must be a step of the same part.
+  /// True if `other`, which must be a step of the same part, has the same state.
   virtual bool has_state_of(const MixStep& other) const = 0;
   virtual void hash_into(StateHash& hash) const = 0;
 };
 
-/// A combination of choices that makes no sense with a part. In the texts {kind}, {topology} and so
-/// on stand for the rule's choice.
+/// A combination of choices that makes no sense with a part. In the texts, {kind}, {topology} and
+/// so on stand for the rule's choices.
 struct MixConstraint {
   std::string_view place;
   bool (*is_violated)(const MixRule& rule);
@@ -97,7 +98,7 @@ struct MixConstraint {
   std::string_view remedy;
 };
 
-/// A step as a value. Its state is that of the step's fields.
+/// Gives a step value semantics. Its state consists of the step's fields.
 template <class Step, class Real>
 class MixStepValue final : public Step {
  public:
@@ -110,7 +111,7 @@ class MixStepValue final : public Step {
   void hash_into(StateHash& hash) const override { hash.add(static_cast<const Step&>(*this)); }
 };
 
-/// Makes a new step. The version for floats is for models, that for doubles for tests.
+/// Makes a new step: of floats for models, of doubles for tests.
 struct MixStepMaker {
   template <class Real>
   using Make = std::unique_ptr<MixStep<Real>> (*)();
@@ -127,13 +128,14 @@ template <template <class> class Step>
 constexpr MixStepMaker maker_of{make_step<Step<float>, float>, make_step<Step<double>, double>};
 
 /// One choice in a rule: its name, its properties, the combinations that it excludes, and its step.
-/// Each is defined in a file in rules/; the table of all is in mix_rule.cpp.
+/// Each part is defined in a file in rules/. The table of all parts is in mix_rule.cpp.
 struct MixPart {
   std::string_view name;
   MixTraits traits = {};
   std::span<const MixConstraint> constraints = {};
   MixStepMaker make = {};  ///< Null if the choice needs no step.
-  bool averages = false;   ///< True if its step replaces the averaging step of the kind.
+  /// True if this part's step replaces the averaging step of the rule's kind.
+  bool averages = false;
 };
 
 /// The parts of a rule, in the order in which their steps run.

@@ -1,4 +1,4 @@
-// Calls the steps of a rule at the points of a round.
+// Calls a rule's steps at each point of a round.
 #include "consensus/mixing/mixer.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// Smallest learning rate that we divide by; a schedule that ends at 0 would give infinity.
+/// Smallest learning rate to divide by. Without it, a schedule that ends at 0 would give infinity.
 constexpr double learning_rate_min = 1e-8;
 
 }  // namespace
@@ -36,7 +36,7 @@ Mixer<Real>::Mixer(const MixRule& rule, std::size_t elements, std::uint64_t seed
   }
 }
 
-// ---- As a value ----
+// ---- Value semantics ----
 
 template <class Real>
 Mixer<Real>::Mixer(const Mixer& other) : traits_(other.traits_), peer_(other.peer_) {
@@ -45,7 +45,7 @@ Mixer<Real>::Mixer(const Mixer& other) : traits_(other.traits_), peer_(other.pee
 
 template <class Real>
 bool Mixer<Real>::operator==(const Mixer& other) const {
-  // Peers with the same rule make the same steps.
+  // Mixers with the same rule have the same list of steps.
   return equal_states(peer_, other.peer_) &&
          std::ranges::equal(steps_, other.steps_, [](const auto& step, const auto& same) {
            return step->has_state_of(*same);
@@ -68,7 +68,7 @@ void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> ord
   peer_.rank = rank;
   peer_.order.assign(order.begin(), order.end());
   peer_.key = key;
-  // The plan depends only on the seed and the hosts, so peers with equal views have equal plans,
+  // The plan is made afresh from these arguments, so peers with equal views have equal plans,
   // whatever happened before.
   peer_.plan.emplace(peer_.rule, order.size(), peer_.seed, std::move(hosts));
   for (const auto& step : steps_) step->begin_generation(peer_, x);
@@ -129,7 +129,7 @@ std::size_t Mixer<Real>::mix(std::uint64_t round, std::span<Real> x,
   return inbox.refused;
 }
 
-// ---- What is kept ----
+// ---- Kept vectors ----
 
 template <class Real>
 std::span<const Real> Mixer<Real>::kept(std::string_view name) const {
@@ -152,7 +152,7 @@ const NeighbourMemory<Real>* Mixer<Real>::memory() const {
 template <class Real>
 std::vector<std::pair<std::string_view, std::vector<Real>>> Mixer<Real>::lasting() const {
   std::vector<std::pair<std::string_view, std::vector<Real>>> vectors;
-  // The last step comes first; checkpoints have this order.
+  // Checkpoints list the vectors of the last step first.
   for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
     for (const auto& [name, values, lasts] : (*step)->kept()) {
       if (lasts && !values->empty()) vectors.emplace_back(name, *values);

@@ -28,10 +28,10 @@ namespace gv {
 ///   adapt_then_combine: messages(r, x)
 ///   mix(r, x, messages that arrived)
 ///
-/// At each of these points every step of the rule gets its call, see MixStep. Mixing is written as
-/// x + sum_j w_ij (m_j - m_i), so that equal models stay equal bit for bit if
-/// traits_of(rule).keeps_equal says so. Pure, and a value; `Real` is float or double (for closed
-/// forms). With any codec except identity, doubles are rounded to floats in messages.
+/// At each of these points, the mixer calls every step of the rule (see MixStep). Mixing is written
+/// as x + sum_j w_ij (m_j - m_i), so that equal models stay equal bit for bit if
+/// traits_of(rule).keeps_equal says so. Pure, with value semantics. `Real` is float, or double for
+/// tests against closed forms. Every codec except identity rounds doubles to floats in messages.
 template <class Real>
 class Mixer {
  public:
@@ -44,9 +44,9 @@ class Mixer {
   bool operator==(const Mixer& other) const;
   void add_to(StateHash& hash) const;
 
-  /// Sets our rank among the peers in `order`. State about neighbours starts again from the present
-  /// model, except for the copies of their references. Momentum and all other state of our own
-  /// is kept. `hosts` is as in RoundPlan.
+  /// Sets our rank among the peers in `order`. State about neighbours restarts from the present
+  /// model, except for the copies of their references. The rest of our own state, such as momentum,
+  /// is kept. `key` is the generation's key, and `hosts` is as in RoundPlan.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                         std::span<const Real> x, std::vector<std::size_t> hosts = {});
 
@@ -54,8 +54,8 @@ class Mixer {
   void forget();
 
   /// Must be called before a generation ends. `arrived` holds messages of a round that will not be
-  /// mixed; if neighbours keep copies of references, these messages still update our copies.
-  /// `unsent` means that our own last messages reached no peer.
+  /// mixed. If neighbours keep copies of references, these messages still update our copies.
+  /// `unsent` is true if our own last messages reached no peer.
   void close_generation(std::span<const MixMessage> arrived, bool unsent);
 
   void begin_round(std::uint64_t round, std::span<Real> x);
@@ -70,7 +70,7 @@ class Mixer {
   bool is_sound() const { return peer_.is_sound; }
   /// Ends the round with the messages that arrived, in any order. Returns the number of unusable
   /// messages, which are ignored. A neighbour without a message counts as if it had our model. If x
-  /// is within `bound`, it stays within it, and no kept vector can later take it far beyond.
+  /// is within `bound`, it stays there, and no kept vector can later take it far beyond the bound.
   std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived,
                   Real bound = std::numeric_limits<Real>::infinity());
 
@@ -80,7 +80,8 @@ class Mixer {
   RoundPlan& plan() { return *peer_.plan; }
   const MixRule& rule() const { return peer_.rule; }
   std::size_t rank() const { return peer_.rank; }
-  /// push_sum: our weight. The weights of all peers add up to their number, or to their samples.
+  /// push_sum: our weight. The weights of all peers add up to the number of peers or of their
+  /// samples.
   double weight() const { return peer_.weight; }
   /// The vector that a step keeps under this name. Empty if there is none.
   std::span<const Real> kept(std::string_view name) const;

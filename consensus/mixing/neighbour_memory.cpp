@@ -92,7 +92,8 @@ bool NeighbourMemory<Real>::take(std::size_t from, const MixContent<Real>& conte
       !neighbour.copy.empty() &&
       fingerprint(std::span<const Real>(neighbour.copy)) == content.knowledge.sender;
   if (!neighbour.is_heard) neighbour.copy.clear();
-  // The neighbour lacks our reference, unless we sent it in this round.
+  // `lacks` means that the neighbour has no copy of our reference. Ignore it if we are sending the
+  // whole reference in this round.
   if (content.header.lacks != 0 && !neighbour.is_sent) neighbour.knows_us = false;
   return neighbour.is_heard || content.header.form == MixForm::hello;
 }

@@ -1,4 +1,4 @@
-// The references that neighbours keep of each other when messages are differences.
+// The copies that neighbours keep of each other's references when messages are differences.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,24 @@
 
 namespace gv {
 
-/// One peer's side. Every peer has a reference, and each neighbour has a copy of it. Each message
-/// adds the same decoded difference to the reference and to its copies, so that all stay equal to
-/// the bit. Fingerprints in every message show whether they are equal.
+/// One peer's memory. Every peer has a reference, and each neighbour has a copy of it. Each message
+/// adds the same decoded difference to the reference and to its copies, so that all stay equal bit
+/// for bit. Fingerprints in every message show whether they are equal.
 ///
-/// A generation opens with one round without differences. To a neighbour whose copy it has, a peer
-/// sends a hello with the fingerprints of that copy and of its own reference. To the others it
-/// sends its whole reference. After that both ends of an edge have correct copies, and the edge
-/// counts (`shared`). If a hello shows that a copy was wrong, the whole reference is sent in the
-/// next round, and the edge counts from then on. A copy that goes wrong later is dropped, reported
-/// as lacking, and sent whole again. Pure; `Real` is float or double.
+/// A generation opens with one round without differences. If a peer has a copy of a neighbour's
+/// reference, it sends that neighbour a hello with the fingerprints of the copy and of its own
+/// reference. Otherwise it sends the neighbour its whole reference. After that, both ends of an
+/// edge have correct copies, and the edge counts (`shared`). If a hello shows that a copy was
+/// wrong, the whole reference is sent in the next round, and the edge counts from then on. A copy
+/// that goes wrong later is dropped and reported as missing, and the whole reference is sent again.
+/// Pure; `Real` is float or double.
 template <class Real>
 class NeighbourMemory {
  public:
   using Vector = std::vector<Real>;
 
-  /// Ranks follow this order from now on, and only copies of `neighbours` are kept. Copies from the
-  /// last generation are kept if their peer is still a neighbour.
+  /// `order` lists the peers by rank, and `neighbours` holds the ranks of our neighbours. A copy
+  /// from the last generation is kept if its peer is still a neighbour, and dropped otherwise.
   void begin_generation(std::span<const PeerId> order, std::span<const std::size_t> neighbours);
   /// Drops our reference and all copies, because another peer's model replaced ours.
   void forget();
@@ -44,7 +45,7 @@ class NeighbourMemory {
   /// Undoes the last add(), because the message reached no peer.
   void take_back();
 
-  /// The part of a message before its values.
+  /// The receivers of a message, and the part of it that precedes the values.
   struct Head {
     std::vector<std::size_t> to;
     MixHeader header;
@@ -70,15 +71,16 @@ class NeighbourMemory {
 
  private:
   struct Neighbour {
-    Vector copy;            ///< Our copy of its reference. Empty if there is none.
-    bool knows_us = false;  ///< True if it has a correct copy of our reference.
-    bool is_sent = false;   ///< True if we send it our whole reference in this round.
-    /// True if its message of this round arrived and our copy of it is correct.
+    Vector copy;            ///< Our copy of the neighbour's reference. Empty if there is none.
+    bool knows_us = false;  ///< True if the neighbour has a correct copy of our reference.
+    bool is_sent = false;   ///< True if we send our whole reference in this round.
+    /// True if the neighbour's message of this round arrived and our copy is correct.
     bool is_heard = false;
   };
 
   Vector own_;
-  Vector before_;  ///< Our reference before the last difference. Empty once that was sent.
+  /// Our reference before the last add(). Empty if that add() can no longer be undone.
+  Vector before_;
   std::uint64_t fingerprint_ = 0;  ///< Fingerprint of our reference at the last call of heads().
   std::vector<PeerId> order_;
   std::map<std::size_t, Neighbour> neighbours_;  ///< The neighbours by rank.

@@ -56,7 +56,7 @@ Comparison compared(std::span<const float> theirs, std::span<const float> ours,
   return comparison;
 }
 
-/// The (f + 1)-th largest length, or the smallest if there are fewer.
+/// The (hostile + 1)-th largest length, or the smallest if there are fewer lengths than that.
 double adaptive_radius(std::vector<double> lengths, std::size_t hostile) {
   std::ranges::sort(lengths, std::greater<>());
   return lengths[std::min(hostile, lengths.size() - 1)];
@@ -68,13 +68,14 @@ bool has_adaptive_radius(const GuardOptions& options) {
   return clips && options.radius == 0;
 }
 
-/// min(1, radius / length). A radius of 0 gives 0.
+/// The factor that shortens a vector of this length to the radius: min(1, radius / length).
 double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
 
 /// Indices of the inputs that are not taken whole.
 using Indices = std::vector<std::size_t>;
 
-/// Both clips. In the centred one every input has the weight 1/k.
+/// Implements both clips. Returns the indices of clipped models. With centred_clip, each of the k
+/// inputs has the weight 1/k.
 Indices clip_distances(const GuardOptions& options, std::span<const float> own,
                        std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> distances;
@@ -95,7 +96,7 @@ Indices clip_distances(const GuardOptions& options, std::span<const float> own,
   return held;
 }
 
-/// Puts the smaller of each pair into `low` and the larger into `high`.
+/// Compares low[i] with high[i] for each i. Puts the smaller into `low` and the larger into `high`.
 GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
     const float a = low[i];
@@ -105,9 +106,9 @@ GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size
   }
 }
 
-/// For each coordinate, the mean without the `dropped` largest and `dropped` smallest values.
-/// Columns are sorted side by side (odd-even transposition) in k^2 / 2 steps of vector code;
-/// sorting each column alone takes ten times as long for ten inputs.
+/// Moves each coordinate to the mean without the `dropped` largest and `dropped` smallest values.
+/// Coordinates are sorted side by side (odd-even transposition) in k^2 / 2 vector operations for k
+/// inputs. With ten inputs, sorting each coordinate by itself takes ten times as long.
 void trimmed_mean(std::size_t dropped, std::span<const float> own,
                   std::span<const NeighbourModel> others, std::span<float> change) {
   constexpr std::size_t width = 256;
@@ -135,8 +136,9 @@ void trimmed_mean(std::size_t dropped, std::span<const float> own,
 }
 
 /// Index in `inputs` of the input with the smallest sum of squared distances to its k - f - 2
-/// nearest inputs. On a tie our own input (the first) wins, otherwise the input with the smaller
-/// values, so that the order of neighbours does not matter.
+/// nearest inputs, where k counts the inputs and f is `hostile`. On a tie, our own input (the
+/// first) wins, or else the input whose values come first in lexicographical order, so that the
+/// order of neighbours does not matter.
 std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> inputs,
                  std::span<float> scratch) {
   const std::size_t k = inputs.size();
@@ -178,9 +180,9 @@ Indices follow_krum(std::size_t hostile, std::span<const float> own,
   return held;
 }
 
-/// Weiszfeld's method: repeated means with weights 1 / max(nu, distance from the last mean). It
-/// starts from the median by coordinate. Our own model would be a bad start: its distance 0 gives
-/// it so large a weight that the mean hardly moves from it.
+/// Weiszfeld's method: repeated means with weights 1 / max(nu, distance from the previous mean). It
+/// starts from the coordinate-wise median. Our own model would be a bad start: its distance of 0
+/// would give it so large a weight that the mean would hardly move away from it.
 void geometric_median(std::span<const float> own, std::span<const NeighbourModel> others,
                       std::span<float> change) {
   std::vector<float> median(own.size());
@@ -290,7 +292,7 @@ std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<c
                                         std::span<float> change, const AbsentModels& absent) {
   check(own.size() == change.size(), "a change of every parameter");
   std::vector<NeighbourModel> sound;
-  Indices places;  // The index in `others` of each sound model.
+  Indices places;  // For each sound model, its index in `others`.
   Indices held;
   for (std::size_t j = 0; j < others.size(); ++j) {
     check(others[j].values.size() == own.size(), "models that are mixed have one size");

@@ -15,8 +15,9 @@
 namespace gv {
 
 /// How a peer aggregates its model x_i with the models x_j of its neighbours, of which f may be
-/// hostile. w_j are the weights of its row, k = 1 + neighbours the number of inputs, tau the
-/// radius, and clip(z, tau) = z min(1, tau / ||z||) with Euclidean norms.
+/// hostile. The w_j are the weights in the peer's row of the mixing matrix, k = 1 + neighbours is
+/// the number of inputs, tau is the radius, and clip(z, tau) = z min(1, tau / ||z||) with Euclidean
+/// norms.
 ///
 /// | kind              | x_i becomes                                    | weights | k at least |
 /// |-------------------|------------------------------------------------|---------|------------|
@@ -28,25 +29,25 @@ namespace gv {
 /// | geometric_median  | argmin sum ||z - x_j||, smoothed               | equal   | 2f + 1     |
 /// | centred_clip      | x_i + (1/k) sum clip(x_j - x_i, tau)           | equal   | 1          |
 ///
-/// With a single neighbour only the clips help, and only with a fixed radius. A clip around zero
-/// would not do: a hostile model as long as an honest one would pass it.
+/// With a single neighbour, only the clips help, and only with a fixed radius. Clipping around zero
+/// would not help, because a hostile model whose norm is no larger than an honest one's would pass.
 /// Costs for models of d values: one pass over all inputs; two for the clips; k^2 / 2 orderings of
-/// d numbers for the rules by coordinate; k^2 / 2 distances for Krum. The geometric median takes a
-/// median and 16 passes, and memory for two models; all others take almost none.
+/// d numbers for the coordinate-wise rules; k^2 / 2 distances for Krum. The geometric median takes
+/// a median and 16 passes, and memory for two models. All others take almost no memory.
 enum class GuardKind : std::uint8_t {
   none,
   /// ClippedGossip (He, Karimireddy and Jaggi 2022): limits distances from our own model. Leaves
   /// the mean of all models unchanged if both ends of an edge use the same radius.
   self_centred_clip,
   trimmed_mean,  ///< Drops the largest and smallest values (Yin 2018).
-  median,        ///< The trimmed mean that drops the most values (Yin 2018).
-  /// Blanchard 2017, with sums of squared distances as scores. On ties our own model wins, then the
-  /// smaller by value.
+  median,        ///< The trimmed mean that drops as many values as possible (Yin 2018).
+  /// Blanchard 2017, with sums of squared distances as scores. On a tie, our own model wins, or
+  /// else the model with the smaller values.
   krum,
-  /// RFA (Pillutla 2022): 8 Weiszfeld steps from the median by coordinate. Distances below nu = 0.1
-  /// count as nu.
+  /// RFA (Pillutla 2022): 8 Weiszfeld iterations from the coordinate-wise median. Distances below
+  /// nu = 0.1 count as nu.
   geometric_median,
-  centred_clip,  ///< Karimireddy 2021: one step that starts from our own model.
+  centred_clip,  ///< Karimireddy 2021: one iteration that starts from our own model.
 };
 
 inline constexpr std::array guard_kinds = {
@@ -56,16 +57,16 @@ inline constexpr std::array guard_kinds = {
 /// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
 
-/// As GuardOptions::hostile: the largest number below half of the neighbours, but at least one.
-/// With it a config need not know the number of neighbours.
+/// As GuardOptions::hostile, this value stands for the largest number below half of the neighbours,
+/// but at least one. A config that uses it need not know the number of neighbours.
 inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();
 
 /// A guard's kind and parameters.
 struct GuardOptions {
   GuardKind kind = GuardKind::none;
-  /// tau of the clips, in the units of the models. With 0 the radius adapts to each round: it is
-  /// the (f + 1)-th largest distance of a neighbour from us (He 2022), so at least one honest
-  /// neighbour is at least that far away. With f neighbours or fewer it is the smallest distance,
+  /// The tau of the clips, in the units of the models. If it is 0, the radius adapts to each round:
+  /// it is the (f + 1)-th largest distance of a neighbour from us (He 2022), so at least one honest
+  /// neighbour is at least that far away. With f neighbours or fewer, it is the smallest distance,
   /// which does not limit a single neighbour.
   double radius = 0;
   /// f, the number of inputs that may be hostile.
@@ -81,13 +82,13 @@ struct NeighbourModel {
   double weight = 0;
 };
 
-/// Neighbours of a round without a model that could be aggregated.
+/// Numbers of neighbours that provided no usable model in a round.
 struct AbsentModels {
-  std::size_t refused = 0;  ///< What they sent was no model, so each is one of the f.
-  std::size_t late = 0;     ///< Nothing has arrived from them, and any of them may be honest.
+  std::size_t refused = 0;  ///< Neighbours that sent no valid model. Each counts as one of the f.
+  std::size_t late = 0;  ///< Neighbours from which nothing has arrived. Any of them may be honest.
 };
 
-/// f in a round with this many inputs, our own model included.
+/// The f of a round: how many of `inputs` inputs, our own model included, may be hostile.
 std::size_t hostile_among(const GuardOptions& options, std::size_t inputs);
 
 /// The smallest number of inputs, our own model included, with which this kind withstands `hostile`
@@ -102,12 +103,12 @@ std::optional<Problem> problem_of(const GuardOptions& options, std::size_t input
 /// have the size of `own`, which is finite; `change` overlaps none of them.
 ///
 /// With every kind, a neighbour with a value that is not finite is left out together with its
-/// weight, and counts as one of the f. `absent` neighbours count when f is found, so that f does
-/// not become smaller because honest neighbours are late. If fewer inputs than fewest_inputs() are
-/// left, the change is zero; with an adaptive radius also while some are late and at most f have
-/// arrived, all of which may be hostile. Equal models give exactly zero. The order of `others`
-/// affects only the rounding of sums; the coordinate-wise rules and Krum give the same bits in any
-/// order.
+/// weight, and counts as one of the f. The number f is computed as if the `absent` neighbours were
+/// there, so that late honest neighbours do not lower it. The change is zero if fewer inputs than
+/// fewest_inputs() are left. With an adaptive radius, it is also zero while some neighbours are
+/// late and at most f models have arrived, because all of them may be hostile. Equal models give
+/// exactly zero. The order of `others` affects only the rounding of sums. The coordinate-wise rules
+/// and Krum give the same bits in any order.
 ///
 /// Returns, in ascending order, the indices in `others` of models that counted less than without a
 /// guard, or not at all. The coordinate-wise rules and the geometric median use a little of every

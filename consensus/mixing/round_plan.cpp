@@ -31,8 +31,8 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   for (std::size_t i = 0; i < mixing.size(); ++i) {
     mixing[i].clear();
     for (const std::size_t from : heard[i]) {
-      // If both peers of a pair hear each other, Metropolis weights keep the mean. Otherwise a peer
-      // gives equal weights to its own model and to all that it hears.
+      // If both peers of a pair receive each other's model, Metropolis weights keep the mean.
+      // Otherwise, a peer gives equal weights to its own model and to all models that it receives.
       const std::size_t most = partners == Partners::both
                                    ? std::max(heard[i].size(), heard[from].size())
                                    : heard[i].size();
@@ -41,8 +41,9 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   }
 }
 
-/// Gives every neighbour the weight `alpha`, but no more than the mean of all peers would. A
-/// complete graph may replace a topology that no longer fits, for which alpha was chosen.
+/// Gives every neighbour the weight `alpha`. In a complete graph, the weight is at most 1/n, as in
+/// the mean of all n models, because the complete graph may replace a topology for which alpha was
+/// chosen.
 void weigh_alike(Mixing& mixing, const MixRule& rule) {
   double weight = rule.alpha;
   if (rule.partners == Partners::neighbours && rule.topology.kind == TopologyKind::complete) {

@@ -1,4 +1,4 @@
-// The senders, receivers and weights of each round of mixing, the same at every peer.
+// The senders, receivers and weights of each round of mixing. Every peer computes the same plan.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ struct RoundTurn {
 /// not fit the number of peers, the complete topology replaces it.
 class RoundPlan {
  public:
-  /// `hosts` has the number of each rank's host; empty if it is not known. See mixing_of().
+  /// `hosts` holds the number of each rank's host; empty if it is unknown. See mixing_of().
   RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed,
             std::vector<std::size_t> hosts = {});
 
   std::size_t peers() const { return peers_; }
   std::uint64_t seed() const { return seed_; }
-  /// The topology in use, possibly the replacement.
+  /// The topology in use. It may be the complete topology that replaced the rule's own.
   const Topology& topology() const { return rule_.topology; }
 
   /// The weights of a whole round, one row for each peer. Caches the last few rounds.
@@ -49,7 +49,7 @@ class RoundPlan {
   std::size_t peers_;
   std::uint64_t seed_;
   std::vector<std::size_t> hosts_;
-  std::optional<PairPlan> pairs_;  ///< A function of the fields above.
+  std::optional<PairPlan> pairs_;  ///< The plan of pairs, derived from the fields above.
   mutable std::map<std::uint64_t, Mixing> recent_;
 };
 

@@ -1,4 +1,4 @@
-// Closed forms of the bounds.
+// Computes the stability bounds by closed formulas.
 #include "consensus/mixing/stability.hpp"
 
 #include <algorithm>

@@ -29,8 +29,8 @@ void hold_within(std::span<Real> x, Real bound) {
   for (Real& value : x) value = std::clamp(value, -bound, bound);
 }
 
-/// x += moves, with every value clamped to at most `bound` in magnitude. Afterwards `moves` has
-/// what was added. A move from x to what is not a number is not made.
+/// x += moves, with every value of x clamped to at most `bound` in magnitude. Afterwards, `moves`
+/// holds the amounts that were added. A move whose result would be NaN is not made.
 template <class Real>
 void add_within(std::span<Real> x, std::span<Real> moves, Real bound) {
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -42,7 +42,8 @@ void add_within(std::span<Real> x, std::span<Real> moves, Real bound) {
   }
 }
 
-/// The largest slope along which a step of this rate stays between models within the bound.
+/// The largest slope that can arise if a step with this learning rate leads from one model within
+/// the bound to another: 2 bound / learning_rate.
 template <class Real>
 Real largest_slope(Real bound, double learning_rate) {
   const double slope = 2 * static_cast<double>(bound) / learning_rate;

@@ -1,5 +1,5 @@
-// Keeps peers at their stages, fills gaps, places newcomers, and makes at most one change for
-// balance.
+// Maps stages to peers: keeps present carriers, fills gaps, places newcomers, and then makes at
+// most one change for balance.
 #include "consensus/pipeline/chain_map.hpp"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Mapping {
   }
 
  private:
-  /// The speeds of all peers. A peer that was never measured gets the median.
+  /// The speeds of all peers. A peer that was never measured gets the median speed.
   static std::vector<double> known_speeds(std::span<const StageCarrier> carriers) {
     std::vector<double> known;
     for (const StageCarrier& carrier : carriers) {
@@ -65,8 +65,8 @@ class Mapping {
     return count;
   }
 
-  /// Seconds that a micro-batch takes in a stage, shared by its carriers. A carrier of several
-  /// stages divides its speed among them.
+  /// Seconds per micro-batch in this stage, shared by its carriers. A carrier of several stages
+  /// divides its speed among them.
   double load(std::uint32_t stage) const {
     double speed = 0;
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
@@ -91,9 +91,10 @@ class Mapping {
     return slowest;
   }
 
-  /// Gives a pinned peer its stage. If it did not have the stage, it gives up its others, and a
-  /// peer that has the stage beside others gives it up. With `balances` that peer also gives it up
-  /// if the pinned peer had it already; without, a plan may want several carriers.
+  /// Gives a pinned peer its stage. If it did not carry that stage, it gives up all others. A
+  /// second peer that carries the pinned stage among several stages then gives up the pinned stage.
+  /// If the pinned peer already carried its stage, the second peer gives it up only with
+  /// `balances`, because a plan may want several carriers.
   void keep_pin(std::size_t i, bool balances) {
     const std::optional<std::uint32_t> stage = carriers_[i].pin;
     if (!stage || *stage >= seconds_.size() || (!balances && carries(i, *stage))) return;
@@ -104,8 +105,8 @@ class Mapping {
     if (fullest) std::erase(stages_of_[*fullest], *stage);
   }
 
-  /// Of the peers with several stages for which `may_yield` holds, the one that is busy longest.
-  /// Returns nullopt if there is none.
+  /// The busiest peer that has several stages and for which `may_yield` is true. Returns nullopt if
+  /// there is none.
   template <class MayYield>
   std::optional<std::size_t> fullest_of(const MayYield& may_yield) const {
     const auto work = [this](std::size_t peer) {
@@ -121,8 +122,8 @@ class Mapping {
     return fullest;
   }
 
-  /// The peer whose move to `stage` leaves the smallest load. Returns nullopt if no stage can spare
-  /// a peer.
+  /// The peer whose move to `stage` leaves the slowest stage with the smallest load. Returns
+  /// nullopt if no stage can spare a peer.
   std::optional<std::size_t> best_move(std::uint32_t stage) {
     std::optional<std::size_t> best;
     double least = std::numeric_limits<double>::infinity();
@@ -131,7 +132,7 @@ class Mapping {
                             carriers_of(stages_of_[i].front()) > 1;
       if (!is_spare) continue;
       const std::uint32_t before = std::exchange(stages_of_[i].front(), stage);
-      // While there are gaps all loads are infinite, so the first peer is taken.
+      // While some stage has no carrier, all loads are infinite, so the first peer is taken.
       const double load = slowest_load();
       if (!best || load < least) {
         best = i;
@@ -183,8 +184,9 @@ class Mapping {
     stages.erase(given);
   }
 
-  /// Finds two peers, one of them in the slowest stage, each with a single stage to which it is not
-  /// pinned, whose swap leaves the smallest load. Returns nullopt if there are none.
+  /// Finds the two peers whose swap leaves the slowest stage with the smallest load. One of them
+  /// carries the stage `slowest`. Each carries only one stage and is not pinned to it. Returns
+  /// nullopt if there are no two such peers.
   std::optional<std::pair<std::size_t, std::size_t>> best_exchange(std::uint32_t slowest) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double least = std::numeric_limits<double>::infinity();

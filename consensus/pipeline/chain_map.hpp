@@ -25,18 +25,20 @@ struct StageCarrier {
 ///
 /// A peer that carries a stage keeps it, so that no state is sent unnecessarily. A stage that has
 /// lost all carriers goes to a newcomer, or to a peer that its own stage can spare, or, if there
-/// are fewer peers than stages, to a peer that also carries another stage. A peer with a copy is
+/// are fewer peers than stages, to a peer that keeps its other stages too. A peer with a copy is
 /// preferred to one that carries a neighbouring stage. A newcomer takes a stage from a peer with
-/// several; otherwise it joins the slowest stage, judged by work divided by the speeds of all its
-/// carriers. Finally one peer may move to the slowest stage, or one of its peers may swap with a
-/// peer of another stage, if this lowers the slowest stage's time by more than `worth_changing`. So
-/// peers move only for a real gain, one change at a time, and none moves back and forth while
-/// speeds stay the same. With `balances = false` this last change is left out.
+/// several. If there is no such peer, it joins the slowest stage, judged by the stage's work
+/// divided by the summed speeds of its carriers. Finally, one peer may move to the slowest stage,
+/// or a peer of the slowest stage may swap with a peer of another stage, if this shortens the
+/// slowest stage's time by more than the fraction `worth_changing`. So peers move only for a real
+/// gain, one change at a time, and none moves back and forth while speeds stay the same. With
+/// `balances = false`, this last change is left out.
 ///
-/// A pinned peer gets its stage before anything else is decided, and gives up its other stages if
-/// it did not have that one. One peer that has the stage beside others gives it up then, and with
-/// `balances` also later. A pinned peer takes further stages only if too few other peers are there,
-/// and never moves for balance.
+/// A pinned peer gets its stage before anything else is decided. If it did not carry that stage, it
+/// gives up all others. A second peer that carries the pinned stage among several stages then gives
+/// up the pinned stage. With `balances`, the second peer gives it up even if the pinned peer
+/// already carried it. A pinned peer takes further stages only if there are too few other peers,
+/// and it never moves for balance.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds,
                                                    bool balances = true);

@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// Each group is one worker of a schedule.
+/// Groups of peers that carry the same stages. Each group is one worker of a schedule.
 struct PeerGroups {
   std::vector<std::vector<std::uint32_t>> members;  ///< Ranks in each group, ascending.
   std::vector<std::uint32_t> group_of;              ///< The group of each rank.
@@ -19,29 +19,31 @@ struct PeerGroups {
 
 /// Bounds on the number of peers in a group.
 struct GroupSize {
-  std::size_t least = 1;  ///< The least for which a member's part fits into its memory; at most
-                          ///< `most`.
-  std::size_t most = 1;   ///< Exceeded only if groups of this size would have fewer than `least`
-                          ///< peers.
+  /// The smallest size at which each member's part fits into its memory. At most `most`.
+  std::size_t least = 1;
+  /// The usual limit. Groups exceed it only if some would otherwise have fewer than `least` peers.
+  std::size_t most = 1;
 
-  /// The most members that a group can have.
+  /// The largest size that a group can have.
   std::size_t limit() const { return std::max(most, 2 * least - 1); }
 };
 
-/// stages[r] are the stages that rank r carries, sorted, and sizes[r] gives the bounds for the
-/// group of rank r, which depend only on these stages. Only peers that carry the same stages share
-/// a group. They form as few groups as possible of at most `most` peers each, whose sizes differ by
-/// at most one. If such groups had fewer than `least` peers, they form fewer and larger ones. If
-/// there are fewer than `least` peers in all, they are one group that is too small. Groups are
-/// numbered by their first ranks, so groups of one peer each have the numbers of the ranks.
+/// stages[r] are the stages that rank r carries, sorted. sizes[r] are the bounds for the group of
+/// rank r, which depend only on these stages. Only peers that carry the same stages share a group.
+/// These peers form as few groups as possible of at most `most` peers each, and the sizes differ by
+/// at most one. If some of these groups would have fewer than `least` peers, the peers form fewer
+/// and larger groups. If there are fewer than `least` such peers in all, they form one group that
+/// is too small. Groups are numbered in the order of their first ranks. So if every group has one
+/// peer, group numbers equal ranks.
 PeerGroups peer_groups(std::span<const std::vector<std::uint32_t>> stages,
                        std::span<const GroupSize> sizes);
 
-/// Numbers groups by their first ranks; each of the ranks is in one of them.
+/// Numbers groups in the order of their first ranks. Every rank below `ranks` must be in exactly
+/// one group.
 PeerGroups numbered(std::vector<std::vector<std::uint32_t>> members, std::size_t ranks);
 
-/// The slices of each member of a group: together all slices, in the order of members, in
-/// proportion to speeds, at least one and at most `most` for each.
+/// Divides all slices among the members of a group, in the order of members and in proportion to
+/// their speeds. Each member gets at least one slice and at most `most`.
 std::vector<Range> member_slices(std::span<const double> speeds, std::size_t slices,
                                  std::size_t most);
 

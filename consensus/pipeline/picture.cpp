@@ -46,7 +46,8 @@ char letter(const PipelineInstruction& operation) {
   return '?';
 }
 
-/// The time of the shortest pass, in whose width a character or a number must fit.
+/// The time of the shortest pass, in seconds. It sets the scale, because the shortest pass must
+/// have room for a character or a number.
 double shortest_pass(const PipelineTiming& timing) {
   double shortest = endless;
   for (const auto& worker : timing.workers) {
@@ -60,9 +61,9 @@ double shortest_pass(const PipelineTiming& timing) {
   return shortest;
 }
 
-/// The slots of one worker. Each shows the instruction that takes most of it, or nothing if more
-/// than half of it is idle. An instruction too short for that is shown in the slot of its middle if
-/// that is free; an update is always shown.
+/// The characters of one worker's slots. Each slot shows the instruction that fills most of it, or
+/// idleness if more than half of it is idle. An instruction that fills no slot is shown in the slot
+/// of its middle if that slot is free. An update is always shown.
 std::string cells(const std::vector<TimedOperation>& worker, double slot_s, std::size_t slots) {
   constexpr std::size_t nobody = static_cast<std::size_t>(-1);
   std::vector<std::size_t> shown(slots, nobody);
@@ -118,7 +119,7 @@ double tick_step(double least) {
   return 10 * power;
 }
 
-/// How an action looks in an SVG: its class, its text in the legend, and its fill.
+/// How an action looks in an SVG: its class, its text in the legend, and its fill colour.
 struct Look {
   Action action;
   const char* name;

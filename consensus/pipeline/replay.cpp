@@ -1,4 +1,4 @@
-// Simulates a schedule in time.
+// Simulates how a schedule runs over time.
 #include "consensus/pipeline/replay.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr double not_yet = std::numeric_limits<double>::infinity();
 
 class Clock {
  public:
-  /// `seconds` are the times of all instructions. If null, the costs determine the times.
+  /// `seconds` holds the times of all instructions. If it is null, the costs determine the times.
   Clock(const PipelineSchedule& schedule, const PipelineCosts& costs,
         const std::vector<std::vector<double>>* seconds)
       : schedule_(schedule),
@@ -41,8 +41,8 @@ class Clock {
     PipelineTiming timing;
     timing.workers.resize(schedule_.workers.size());
     timing.busy.assign(schedule_.workers.size(), 0);
-    // Always takes the instruction that begins first, so that links get results in the order of
-    // time.
+    // Always takes the instruction that begins first, so that links get results in chronological
+    // order.
     while (true) {
       std::size_t first = schedule_.workers.size();
       double begin = not_yet;

@@ -8,21 +8,21 @@
 
 namespace gv {
 
-/// The cost of one micro-batch in one stage, in seconds on a worker of speed 1.
+/// The cost of one micro-batch in one stage. Times are in seconds on a worker of speed 1.
 struct StageCost {
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;
   double update = 0;
-  /// Activations are recomputed instead of kept: each backward pass begins with a forward pass.
+  /// True if activations are recomputed. Each backward pass then begins with a forward pass.
   bool recomputes = false;
 
-  /// The time that this action takes.
+  /// The time that this action takes, in seconds.
   double seconds(PipelineAction action) const;
 };
 
 /// The cost of sending one way between two stages: the link is busy for `seconds`, and the data
-/// arrive `latency_s` later. The two directions do not disturb each other.
+/// arrive `latency_s` later. The two directions do not slow each other down.
 struct BoundaryCost {
   double seconds = 0;
   double latency_s = 0;
@@ -30,12 +30,13 @@ struct BoundaryCost {
 
 struct PipelineCosts {
   std::vector<StageCost> stages;
-  /// Boundaries between stage s and s+1. Empty means that all are free.
+  /// boundaries[s] is the cost between stages s and s+1. Empty means that all boundaries cost
+  /// nothing.
   std::vector<BoundaryCost> boundaries;
   std::vector<double> speeds;  ///< Speeds of the workers. Empty means all 1.
 };
 
-/// An instruction and its begin and end, in seconds since the beginning of the run.
+/// An instruction with its start and end, in seconds since the beginning of the run.
 struct TimedOperation {
   PipelineInstruction operation;
   double begin = 0;
@@ -56,8 +57,8 @@ struct PipelineTiming {
 /// one after another, in the order in which they are made, while workers compute.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs);
 
-/// Simulates a schedule with measured times: seconds[w][i] for instruction i of worker w. Only the
-/// boundaries of `costs` are used.
+/// Simulates a schedule with measured times: seconds[w][i] is the time of instruction i of worker
+/// w. Uses only the boundaries of `costs`.
 PipelineTiming replay(const PipelineSchedule& schedule, const PipelineCosts& costs,
                       const std::vector<std::vector<double>>& seconds);
 

@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// Spreads each worker's share evenly: the next micro-batch goes to the worker that is furthest
-/// behind its share, or the first such worker.
+/// Gives each worker its share of the micro-batches, evenly spread. The next micro-batch always
+/// goes to the worker that is furthest behind its share, or, on a tie, to the first such worker.
 std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
                                   std::span<const std::uint32_t> shares,
                                   std::size_t micro_batches) {
@@ -29,7 +29,7 @@ std::vector<std::uint32_t> spread(std::span<const std::uint32_t> workers,
   return order;
 }
 
-/// As many chains as possible that have no worker in common.
+/// As many chains as possible, such that no two have a worker in common.
 std::vector<std::vector<std::uint32_t>> whole_chains(
     std::span<const std::vector<std::uint32_t>> replicas) {
   std::vector<std::vector<std::uint32_t>> chains(replicas.size());

@@ -1,4 +1,4 @@
-// Orders instructions by list scheduling and adapts the lists to each kind of schedule.
+// Orders instructions by list scheduling, and adapts the lists to each kind of schedule.
 #include "consensus/pipeline/schedule.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using List = std::vector<PipelineInstruction>;
 /// The passes that a worker may do next. In each set, smaller entries go first.
 struct Work {
   std::set<std::pair<std::uint32_t, std::uint32_t>> backward;  ///< (micro-batch, stage)
-  /// (micro-batch, number of stages from this one to the end)
+  /// (micro-batch, number of stages from the pass's stage to the last)
   std::set<std::pair<std::uint32_t, std::uint32_t>> forward;
   std::vector<std::size_t> in_flight;  ///< Number of micro-batches in flight at each stage.
   std::size_t forwards_left = 0;
@@ -27,8 +27,8 @@ struct Work {
 
 /// Schedules forward and backward passes in slots of equal length; a transfer between workers takes
 /// `transfer` slots. Each worker keeps the activations of at most `in_flight_max[stage]`
-/// micro-batches for a stage. The schedule never gets stuck: the last stage can always go backward
-/// with what it has, which makes room for the stage before it, and so on.
+/// micro-batches for a stage. The schedule never gets stuck: the last stage can always take its
+/// micro-batches backward, which makes room for the stage before it, and so on.
 class SlotSchedule {
  public:
   SlotSchedule(const Routes& routes, std::size_t workers, bool forwards_first,
@@ -88,7 +88,7 @@ class SlotSchedule {
     return work_[routes_[operation.micro_batch][operation.stage]];
   }
 
-  /// Hands each worker the passes that can begin from this slot on.
+  /// Gives each worker the passes that can begin from this slot on.
   void arrive() {
     for (const PipelineInstruction& next : coming_[slot_]) {
       if (next.action == Action::forward) {
@@ -121,14 +121,14 @@ class SlotSchedule {
   std::vector<std::size_t> in_flight_max_;
   std::size_t transfer_;
   std::size_t slot_ = 0;
-  /// The passes that can begin, by the first slot in which they can.
+  /// Future passes, by the first slot in which they can begin.
   std::map<std::size_t, List> coming_;
   std::vector<Work> work_;
   std::vector<List> lists_;
 };
 
-/// Splits each backward pass in two. At stage s the part for the parameters, which no other worker
-/// waits for, follows after s more parts for the inputs (Qi 2023, ZB-H1).
+/// Splits each backward pass in two. At stage s, the part for the weights comes only after s more
+/// parts for the inputs, because no other worker waits for it (Qi 2023, ZB-H1).
 List with_weights_postponed(const List& list) {
   List split;
   List waiting;
@@ -160,10 +160,10 @@ void update_at_the_end(List& list) {
   for (const std::uint32_t stage : stages) list.push_back({Action::update, stage});
 }
 
-/// Adds an update after every `accumulate` backward passes, and after the last. With `newest`
+/// Adds an update after every `accumulate` backward passes, and after the last one. With `newest`
 /// (PipeDream), a micro-batch goes forward with the newest parameters and backward with the same
-/// ones. Otherwise (2BW) it uses the parameters of one update earlier, so that two versions are
-/// enough.
+/// ones. Otherwise (2BW), both passes use parameters that are one update older, so that two
+/// versions are enough.
 List with_updates(const List& list, bool newest, std::size_t accumulate) {
   struct Stage {
     /// Versions used by the micro-batches that are under way.
@@ -197,7 +197,7 @@ List with_updates(const List& list, bool newest, std::size_t accumulate) {
   return updated;
 }
 
-/// True if every worker always belongs to the same chain.
+/// True if every worker belongs to the same chain for all micro-batches.
 bool are_fixed_chains(const Routes& routes, std::size_t workers) {
   std::vector<const std::vector<std::uint32_t>*> chain_of(workers, nullptr);
   for (const auto& route : routes) {

@@ -1,4 +1,4 @@
-// Tries the layouts that the planner of unlike peers finds, by the clock of the schedule.
+// Compares the layouts that best_plans() suggests, by the predicted time of a step.
 #include "consensus/pipeline/stage_layout.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ double sliced_weights(const SplitLayer& stage) {
   return weights;
 }
 
-/// The time of a step of one layout.
+/// Predicts the time of a step of one layout.
 class StepClock {
  public:
   StepClock(const StageLayout& layout, const LayoutCosts& costs, const SplitSite& site)
@@ -67,7 +67,7 @@ class StepClock {
     return group_of(site_, {ranks.begin(), ranks.end()});
   }
 
-  /// Seconds of a micro-batch forward and back through a stage.
+  /// Seconds that these members need to take a micro-batch forward and backward through a stage.
   double pass_of(const std::vector<std::uint32_t>& members, const SplitLayer& stage) const {
     const SplitCost cost =
         layer_cost(stage, {SplitKind::slices, 0, members.size()}, group_of_ranks(members),
@@ -108,7 +108,8 @@ class StepClock {
     return most;
   }
 
-  /// All members of a group have the outputs, and each sends them to its part of the receivers.
+  /// The costs between consecutive stages. Every member of a group has the outputs, and sends them
+  /// to its part of the receivers.
   std::vector<BoundaryCost> boundaries() const {
     std::vector<BoundaryCost> costs;
     for (std::size_t stage = 0; stage + 1 < workers_.size(); ++stage) {
@@ -122,7 +123,7 @@ class StepClock {
     return costs;
   }
 
-  /// Seconds of the sum of this many gradients among these peers.
+  /// Seconds that these peers take to sum this many gradients.
   double sum_s(double weights, const std::vector<std::uint32_t>& ranks) const {
     if (ranks.size() < 2 || weights <= 0) return 0;
     SplitLayer only_weights;
@@ -132,7 +133,8 @@ class StepClock {
         .weights_s;
   }
 
-  /// The sums of all its stages follow each other at a peer.
+  /// The longest time in seconds that a peer spends on summing gradients. A peer sums those of its
+  /// stages one after another.
   double longest_sum() const {
     std::vector<double> at(layout_.stages.size(), 0);
     for (std::size_t stage = 0; stage < workers_.size(); ++stage) {
@@ -151,8 +153,9 @@ class StepClock {
     return *std::ranges::max_element(at);
   }
 
-  /// A step ends with a message from every peer to every other one, over control links. A lane that
-  /// carries nothing counts as one byte a second, and does not delay these messages.
+  /// Seconds for the end of a step, when every peer sends a message to every other peer over
+  /// control links. A pair whose lane carries nothing has a bandwidth of one byte a second, and
+  /// does not count here.
   double completion_s() const {
     double longest = 0;
     for (std::size_t a = 0; a < site_.links.size(); ++a) {
@@ -169,11 +172,11 @@ class StepClock {
   const LayoutCosts& costs_;
   const SplitSite& site_;
   std::vector<std::vector<std::uint32_t>> workers_;  ///< For each stage, the groups that carry it.
-  std::vector<std::vector<double>> pass_s_;          ///< For each group, by stage.
+  std::vector<std::vector<double>> pass_s_;  ///< Seconds of a pass for each group, by stage.
 };
 
-/// The site in which peers of nearly equal speed have their mean speed. The planner makes several
-/// groups only of equal peers, and no two measured speeds are equal.
+/// Gives peers of nearly equal speed their mean speed. The planner forms several groups only from
+/// peers of exactly equal speed, and measured speeds never are.
 SplitSite with_equal_speeds(SplitSite site) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < site.peers.size(); ++i) order.push_back(i);
@@ -195,7 +198,7 @@ std::size_t in_common(const std::vector<std::uint32_t>& a, const std::vector<std
       a, [&](std::uint32_t stage) { return std::ranges::binary_search(b, stage); }));
 }
 
-/// The stage that each rank has to carry, if any. Empty: no rank has to carry a certain one.
+/// The stage that each rank must carry, if any. The span is empty if no rank is pinned.
 using Pins = std::span<const std::optional<std::uint32_t>>;
 
 bool keeps_pins(const std::vector<std::vector<std::uint32_t>>& stages, Pins pins) {
@@ -205,7 +208,7 @@ bool keeps_pins(const std::vector<std::vector<std::uint32_t>>& stages, Pins pins
   return true;
 }
 
-/// Swaps the stages of equally fast peers where more stages then stay at their peers.
+/// Swaps the stages of equally fast peers if more stages then stay where `present` has them.
 void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLayout& present,
                  const SplitSite& equal, Pins pins) {
   for (std::size_t a = 0; a < stages.size(); ++a) {
@@ -221,13 +224,13 @@ void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLay
   }
 }
 
-/// Stages of each rank, and the size of groups for each first stage that a rank carries.
+/// A layout in the making: the stages of each rank, and the size of groups by their first stage.
 struct Draft {
   std::vector<std::vector<std::uint32_t>> stages;
   std::map<std::uint32_t, std::size_t> members;
 };
 
-/// The layout of a draft. Peers form groups only where all their stages can be shared.
+/// Turns a draft into a layout. Peers form groups only if all their stages can be shared.
 StageLayout layout_of(Draft draft, const LayoutCosts& costs) {
   std::vector<GroupSize> sizes;
   for (const auto& stages : draft.stages) {
@@ -256,7 +259,7 @@ Draft draft_of(const SplitPlan& plan, const StageLayout& present, const SplitSit
   return draft;
 }
 
-/// Drafts that differ in the stages of one peer or two: one joins another, or they swap.
+/// Drafts in which one peer joins another at its stages, or two peers swap their stages.
 std::vector<Draft> neighbours(const Draft& draft) {
   std::vector<Draft> found;
   const std::size_t peers = draft.stages.size();
@@ -275,7 +278,7 @@ std::vector<Draft> neighbours(const Draft& draft) {
   return found;
 }
 
-/// The number of stages and slices that peers carry. One alone in its group has all slices.
+/// The number of stages and slices that peers carry. A peer alone in its group has all slices.
 std::size_t assignments_of(const StageLayout& layout, const LayoutCosts& costs) {
   std::size_t count = 0;
   for (const auto& members : layout.groups.members) {
@@ -287,10 +290,11 @@ std::size_t assignments_of(const StageLayout& layout, const LayoutCosts& costs) 
   return count;
 }
 
-/// A prediction takes about a microsecond for each stage and micro-batch.
+/// Limit on the estimated time of a search. A prediction takes about a microsecond for each stage
+/// and micro-batch.
 constexpr std::size_t search_microseconds = 500'000;
 
-/// The best draft that can be reached by neighbours, each better than the one before.
+/// Finds the best draft by moving from draft to neighbour as long as a neighbour is better.
 class Climb {
  public:
   Climb(const LayoutCosts& costs, const SplitSite& site, Pins pins)
@@ -322,7 +326,8 @@ class Climb {
   }
 
  private:
-  /// Infinite for a draft that cannot be used, and for all once the search is over.
+  /// The predicted seconds of a step. Infinite for a draft that cannot be used, and for every draft
+  /// once the search is over.
   double seconds_of(const Draft& draft) {
     if (!keeps_pins(draft.stages, pins_)) return std::numeric_limits<double>::infinity();
     const StageLayout layout = layout_of(draft, costs_);

@@ -1,4 +1,4 @@
-// Chooses stages and groups for peers of unlike speeds by the predicted time of a step.
+// Chooses stages and groups for peers of different speeds by the predicted time of a step.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,20 @@
 
 namespace gv {
 
-/// With more, the search would take seconds, and meanwhile its peer would answer no messages.
+/// Limits of the search. With more peers, stages or micro-batches, the search would take seconds,
+/// and the searching peer would answer no messages meanwhile.
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
 inline constexpr std::size_t planned_micro_batches_max = 64;
-/// The most assignments of a layout, because a message has room for no more.
+/// The largest number of assignments in a layout. A message has no room for more.
 inline constexpr std::size_t assignments_max = 1024;
 
-/// What a step costs, apart from the peers.
+/// The costs of a step, without the speeds and links of the peers.
 struct LayoutCosts {
-  /// The stages. A micro-batch counts as one sample, so figures are for a micro-batch.
+  /// The costs of each stage. A micro-batch counts as one sample, so all figures are for one
+  /// micro-batch.
   std::vector<SplitLayer> stages;
-  PipelineKind kind = PipelineKind::one_f_one_b;  ///< A synchronous one, but not chimera.
+  PipelineKind kind = PipelineKind::one_f_one_b;  ///< A synchronous kind other than chimera.
   RouterKind router = RouterKind::fixed;
   std::size_t micro_batches = 1;
   std::size_t ahead = 0;
@@ -43,21 +45,22 @@ struct StageLayout {
   }
 };
 
-/// The predicted seconds of a step: the schedule on a clock, with the exchanges inside groups and
-/// between stages, and the longest sum of a peer's gradients at its end. Peer i of the site has
-/// rank i, and its operations a second are the micro-batches that it could take through the whole
-/// model.
+/// The predicted seconds of a step. Simulates the schedule with the exchanges inside groups and
+/// between stages. Then adds the longest time that a peer needs to sum gradients, and the messages
+/// that end a step. Peer i of the site has rank i. Its `operations_per_s` are the micro-batches per
+/// second that it could take through the whole model.
 double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const SplitSite& site);
 
-/// The layout with the shortest predicted step, in which each peer carries a stage. The candidates
-/// are the plans of best_plans() for each number of stages of peers and each size of groups up to
-/// `costs.group`, improved by peers that join others or swap with them, as long as that makes the
-/// step shorter; after a number of predictions that take about half a second, the best one so far
-/// is returned. Peers whose speeds differ by less than `worth_changing` count as equal in
-/// best_plans(), and take the places of `present` in which most stages stay where they are. A rank
-/// with a pin carries that stage in every candidate; `pins` may be empty if no rank has one.
-/// Returns nullopt if there are too many peers or stages, or if each plan would need more
-/// micro-batches for its replicas or more than `assignments_max` assignments.
+/// Of the layouts in which each peer carries a stage, the one with the shortest predicted step. The
+/// candidates are the plans of best_plans() for each number of stages and each size of groups up to
+/// `costs.group`. Starting from each plan, peers join or swap with others as long as that makes the
+/// step shorter. The search makes only as many predictions as fit into about half a second, and
+/// returns the best layout found. In best_plans(), peers count as equally fast if their speeds
+/// differ by less than the fraction `worth_changing`. Among equally fast peers, as many stages as
+/// possible stay where `present` has them. A rank with a pin carries that stage in every candidate.
+/// `pins` may be empty if no rank has one. Returns nullopt if there are too many peers or stages,
+/// or if every plan has too few micro-batches for its replicas or more than `assignments_max`
+/// assignments.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site,
                                        std::span<const std::optional<std::uint32_t>> pins = {});

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double impossible = std::numeric_limits<double>::infinity();
 
-/// With more peers than this, not all orders are tried.
+/// With more peers than this, the search does not try all their orders.
 constexpr std::size_t exact_peers_max = 5;
 
 /// The costs of any stage, computed from its layers and peers.
@@ -42,7 +42,8 @@ class Costs {
                                                              options_.micro_batches,
                                                              options_.accumulate, options_.ahead));
     const auto versions = static_cast<double>(versions_max(options_.kind, options_.stages, number));
-    // The activations of one micro-batch need memory in any case, while they are recomputed.
+    // With recomputation, only the micro-batch that is being recomputed has all its activations in
+    // memory.
     const double input = first_layer > 0 ? layers_[first_layer - 1].output_bytes : 0;
     const double activations = options_.recomputes ? kept + in_flight * input : in_flight * kept;
     stage.memory_bytes = (versions + options_.state_per_parameter) * parameters + activations;
@@ -71,7 +72,8 @@ class Costs {
     return layers_[from.end_layer - 1].output_bytes * slowest / static_cast<double>(links);
   }
 
-  /// The time that one stage and the boundary behind it take for each micro-batch.
+  /// Seconds that the slower of a stage and the boundary after it takes for each micro-batch, or
+  /// both together if they do not overlap.
   double bottleneck(const PlannedStage& stage) const {
     return options_.overlaps ? std::max(stage.compute_s, stage.transfer_s)
                              : stage.compute_s + 2 * stage.transfer_s;
@@ -94,8 +96,8 @@ class Search {
         best_(stages_ * (layers_ + 1) * (peers_ + 1) * (peers_ + 1)) {}
 
   std::optional<StagePartition> run() {
-    // Goes from the last stage to the first, so that among equal partitions the one with the
-    // earliest first cut wins.
+    // Goes from the last stage to the first, so that the partition with the earliest first cut wins
+    // a tie.
     for (std::size_t number = stages_; number-- > 0;) {
       for (std::size_t layer = number; layer + stages_ - number <= layers_; ++layer) {
         for (std::size_t peer = number; peer + stages_ - number <= peers_; ++peer) {
@@ -107,8 +109,8 @@ class Search {
   }
 
  private:
-  /// The best way to place stage `number` and all later ones, if they start at this layer and peer
-  /// and the stage's peers end at `end_peer`.
+  /// The best way to place stage `number` and all later stages, given their first layer, their
+  /// first peer, and the end of the peers of stage `number`.
   struct Best {
     double seconds = impossible;
     PlannedStage stage;

@@ -15,7 +15,7 @@ struct LayerCost {
   double forward_s = 0;
   double backward_s = 0;
   double parameter_bytes = 0;
-  double kept_bytes = 0;    ///< Bytes of activations that the backward pass needs.
+  double kept_bytes = 0;    ///< Bytes of activations kept for the backward pass.
   double output_bytes = 0;  ///< Bytes sent to the next layer. Their gradient has the same size.
 };
 
@@ -23,7 +23,8 @@ struct LayerCost {
 struct PipelineSite {
   std::vector<double> speeds;        ///< Speed of each peer.
   std::vector<double> memory_bytes;  ///< Memory of each peer. Empty means unlimited.
-  /// seconds_per_byte[a][b] is the cost from peer a to peer b. Empty means that links cost nothing.
+  /// seconds_per_byte[a][b] is the cost of sending from peer a to peer b. Empty means that links
+  /// cost nothing.
   std::vector<std::vector<double>> seconds_per_byte;
 };
 
@@ -36,8 +37,9 @@ struct PartitionOptions {
   std::size_t ahead = 0;
   /// Bytes of gradient and optimiser state for each byte of parameters.
   double state_per_parameter = 2;
-  bool recomputes = false;  ///< Keep only the inputs of each stage and recompute the activations.
-  /// True if links transfer while peers compute. If not, their times add up.
+  /// True if peers keep only the inputs of each stage and recompute the activations.
+  bool recomputes = false;
+  /// True if links transfer while peers compute. If false, the two times add up.
   bool overlaps = true;
 };
 
@@ -47,11 +49,12 @@ struct PlannedStage {
   std::size_t end_layer = 0;
   std::size_t first_peer = 0;
   std::size_t end_peer = 0;
-  /// Seconds that forward and backward of a micro-batch take, shared by all its peers.
+  /// Seconds of computing for a micro-batch, forward and backward, shared by all peers of the
+  /// stage.
   double compute_s = 0;
-  /// Seconds of one direction of the boundary after this stage, shared by all its links.
+  /// Seconds to send a micro-batch, one way, over the boundary after this stage with all its links.
   double transfer_s = 0;
-  double memory_bytes = 0;  ///< Memory needed at each of its peers.
+  double memory_bytes = 0;  ///< Memory that each peer of the stage needs.
 
   friend bool operator==(const PlannedStage&, const PlannedStage&) = default;
 };
@@ -62,23 +65,25 @@ struct StagePartition {
 };
 
 /// The partition with the smallest `seconds` for peers in the given order, with every layer and
-/// every peer in exactly one stage. On ties the partition whose first cut comes first wins. Returns
-/// nullopt if no partition fits the memory, or there are fewer layers or peers than stages.
+/// every peer in exactly one stage. On a tie, the partition whose first cut comes first wins.
+/// Returns nullopt if no partition fits the memory, or if there are fewer layers or peers than
+/// stages.
 ///
-/// The peers of a stage share its micro-batches by their speeds: together they take its work
-/// divided by the sum of speeds. A boundary between stages with r and r' peers uses min(r, r')
-/// links at once, each as slow as the slowest between the two stages.
+/// The peers of a stage share its micro-batches in proportion to their speeds, so the stage takes
+/// its work divided by the sum of the speeds. A boundary between stages with r and r' peers uses
+/// min(r, r') links at once, each as slow as the slowest between the two stages.
 ///
 /// (Dynamic programming as in PipeDream, Narayanan 2019, but transfers are always counted, speeds
-/// may differ, and memory depends on the stage's position: S L^2 P^3 steps for S stages, L layers
-/// and P peers.)
+/// may differ, and memory depends on the stage's position. Planning takes time proportional to S
+/// L^2 P^3 for S stages, L layers and P peers.)
 std::optional<StagePartition> partition_stages(const std::vector<LayerCost>& layers,
                                                const PipelineSite& site,
                                                const PartitionOptions& options);
 
-/// The best partition over all orders of the peers. Up to 5 peers, all orders are tried. With more,
-/// the search starts from the order of descending speed and swaps two peers at a time, so the
-/// result is at least as good as that order. `order[i]` is the peer at position i of the partition.
+/// The best partition over the orders of the peers. For up to 5 peers, all orders are tried. For
+/// more, the search starts from the order of descending speed and swaps two peers at a time, so the
+/// result is at least as good as for that order. `order[i]` is the peer at position i of the
+/// partition.
 struct OrderedPartition {
   std::vector<std::size_t> order;
   StagePartition partition;

@@ -1,4 +1,4 @@
-// Numbers slices behind stages, and packs runs of them into one number.
+// Numbers slices after stages, and packs each run of consecutive slices into one number.
 #include "consensus/pipeline/stage_parts.hpp"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-/// A packed number holds the first part and, in the bits above, how many more parts follow it.
+/// The low bits of a packed number hold the first part, and the high bits the number of parts that
+/// follow it.
 constexpr unsigned first_bits = 16;
 constexpr std::uint32_t first_mask = (1U << first_bits) - 1;
 

@@ -1,4 +1,4 @@
-// Numbers the parts of stages that peers hold, ask for and send by name.
+// Numbers the parts of stages that peers hold, request and send.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,14 @@
 
 namespace gv {
 
-/// The first parts are the stages. Such a part is all of a stage or, if members of a group share
-/// the stage, what all of them have. After these come the slices of each stage that groups share. A
-/// slice is the same for groups of any size, and each member has some consecutive slices.
+/// Parts are numbered with stages first. The part of a stage is the whole stage or, if the members
+/// of a group share the stage, only the content that all of them have. The slices of each stage
+/// that groups share come next. A slice is the same for groups of any size, and each member has
+/// some consecutive slices.
 class StageParts {
  public:
   StageParts() = default;
-  /// The number of slices of each stage.
+  /// `slices` holds the number of slices of each stage.
   explicit StageParts(const std::vector<std::size_t>& slices);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(stage_of_.size()); }
@@ -29,8 +30,8 @@ class StageParts {
   const Range& slices_of(std::uint32_t stage) const { return slices_[stage]; }
   bool has_slices(std::uint32_t stage) const { return !slices_[stage].empty(); }
 
-  /// Messages write a run of equally held slices as one holding. `packed` joins such runs, and
-  /// `unpacked` is the inverse, without parts that do not exist.
+  /// In messages, consecutive slices that a peer holds in the same way are one holding. packed()
+  /// joins them. unpacked() is the inverse, and leaves out parts that do not exist.
   std::vector<StageHolding> packed(std::vector<StageHolding> holdings) const;
   std::vector<StageHolding> unpacked(const std::vector<StageHolding>& holdings) const;
   /// True if a holding in a message names existing parts.

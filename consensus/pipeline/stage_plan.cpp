@@ -1,4 +1,4 @@
-// Finds the newest version for which some peer holds each part, and shares stages out.
+// Finds the newest version of which peers hold every part, and assigns the stages.
 #include "consensus/pipeline/stage_plan.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// The parts that peers offer at one version.
+/// The parts of one version that peers hold.
 class Held {
  public:
   Held(std::span<const StageOffer> offers, const ModelVersion& version) : version_(version) {
@@ -24,7 +24,7 @@ class Held {
     }
   }
 
-  /// True if every part is there. At step 0 it is enough that all peers say that they can make it.
+  /// True if every part is held. At step 0, it is enough that every peer holds some part.
   bool is_complete(std::span<const StageOffer> offers, std::uint32_t parts) const {
     if (version_.step > 0) {
       for (std::uint32_t part = 0; part < parts; ++part) {
@@ -38,8 +38,8 @@ class Held {
     });
   }
 
-  /// The carrier, if it has the part. Otherwise, among the peers that have the part, the one that
-  /// has the fewest other parts to send.
+  /// The peer from which `carrier` gets the part: itself if it has the part. Otherwise, of the
+  /// peers that have the part, the one with the fewest other parts to send.
   PeerId source(std::uint32_t part, PeerId carrier) {
     if (version_.step == 0) return carrier;
     const std::set<PeerId>& peers = by_part_.at(part);
@@ -69,7 +69,7 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
     const auto pin = options.pins.find(offer.peer);
     if (pin != options.pins.end()) carrier.pin = mapped(pin->second);
     for (const StageHolding& holding : offer.holdings) {
-      // A carrier of slices also has the common part.
+      // A carrier of slices also holds the common part, so slices need not be read.
       if (holding.stage >= options.parts.stages()) continue;
       if (holding.carried) {
         carrier.stages.push_back(mapped(holding.stage));
@@ -85,8 +85,8 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
   return carriers;
 }
 
-/// The slices of each rank, which are the same in each stage that it carries. Nullopt if a group is
-/// too small for its memory.
+/// The slices of each rank, which are the same in each stage that it carries. Returns nullopt if a
+/// group has too few members to hold all slices in memory.
 std::optional<std::vector<Range>> slices_of_ranks(const StageLayout& layout,
                                                   const std::vector<StageCarrier>& carriers,
                                                   const StagePlanOptions& options) {
@@ -107,12 +107,12 @@ std::optional<std::vector<Range>> slices_of_ranks(const StageLayout& layout,
   return slices;
 }
 
-/// True if a group can carry these stages.
+/// True if a group of several peers can share these stages.
 bool can_share(const std::vector<std::uint32_t>& stages, const StageParts& parts) {
   return std::ranges::all_of(stages, [&](std::uint32_t stage) { return parts.has_slices(stage); });
 }
 
-/// As few groups as possible.
+/// Returns the groups of the carriers of `stages`. There are as few as possible.
 PeerGroups largest_groups(const std::vector<std::vector<std::uint32_t>>& stages,
                           const StagePlanOptions& options) {
   std::vector<GroupSize> sizes;
@@ -129,8 +129,8 @@ bool begins_group(const StageOffer& offer, const StageParts& parts) {
   });
 }
 
-/// The groups in which peers already are, as far as all carriers of the same stages have carried
-/// these before; other carriers form as few groups as possible.
+/// Carriers of the same stages keep their present groups if all of them already carried these
+/// stages. Other carriers form as few groups as possible.
 PeerGroups kept_groups(const std::vector<std::vector<std::uint32_t>>& stages,
                        const std::vector<StageCarrier>& carriers,
                        std::span<const StageOffer> offers, const StagePlanOptions& options) {
@@ -162,8 +162,8 @@ PeerGroups kept_groups(const std::vector<std::vector<std::uint32_t>>& stages,
   return numbered(std::move(all), stages.size());
 }
 
-/// The peers and links for a prediction. Empty if no peer's speed is known. A peer whose speed is
-/// not known, or not finite, gets the median of the others.
+/// The peers and links in the form that predictions need. Returns nullopt if no peer's speed is
+/// known. A peer whose speed is unknown or not finite gets the median of the known speeds.
 std::optional<SplitSite> site_of(const std::vector<StageCarrier>& carriers,
                                  const LinkBetween& link) {
   const auto is_known = [](double speed) { return speed > 0 && std::isfinite(speed); };
@@ -186,7 +186,7 @@ std::optional<SplitSite> site_of(const std::vector<StageCarrier>& carriers,
   return site;
 }
 
-/// Replaces the layout by the best one, if that is worth the change.
+/// Replaces the layout with the best one if the gain is worth the change.
 void improve(StageLayout& layout, const std::vector<StageCarrier>& carriers,
              const LayoutCosts& costs, const LinkBetween& link) {
   const std::optional<SplitSite> site = site_of(carriers, link);
@@ -221,7 +221,7 @@ PeerGroups groups_of(const HeldParts& held, const StageParts& parts) {
   std::vector<std::vector<std::uint32_t>> members;
   struct Open {
     std::vector<std::uint32_t> ranks;
-    std::size_t slices = 0;  ///< Slices of these ranks together.
+    std::size_t slices = 0;  ///< Number of slices that these ranks hold together.
   };
   std::map<std::vector<std::uint32_t>, Open> open;
   for (std::uint32_t rank = 0; rank < held.stages.size(); ++rank) {

@@ -1,4 +1,4 @@
-// The formulas of the costs.
+// Computes the costs of layers.
 #include "consensus/split/layer_costs.hpp"
 
 #include <algorithm>
@@ -12,19 +12,21 @@
 namespace gv {
 namespace {
 
-/// The gradients by the inputs and by the weights each take as long as the forward pass.
+/// A step computes three passes of equal cost: forward, the inputs' gradient, and the weights'
+/// gradient.
 constexpr double passes = 3;
 constexpr double float_bytes = 4;
 
 double real(std::size_t count) { return static_cast<double>(count); }
 
-/// The time of messages that are exchanged one after the other, over links of this quality.
+/// The cost of `count` messages of `floats_each` floats, sent one after another over such a link.
 SplitCost messages(double count, double floats_each, const SplitLink& link) {
   const double bytes = float_bytes * floats_each;
   return {.activations_s = count * link.seconds(bytes), .bytes = count * bytes};
 }
 
-/// The time to gather `floats` in all among `members`, which all have equal parts.
+/// The cost of gathering `floats` values among `members` peers, each of which starts with an equal
+/// part.
 SplitCost gather(double floats, std::size_t members, const SplitLink& link, GatherRounds rounds) {
   if (members <= 1) return {};
   const double steps = rounds == GatherRounds::ring
@@ -44,13 +46,14 @@ SplitCost times(SplitCost cost, double factor) {
   return cost;
 }
 
-/// The cost of a collective of gradients, given the cost of the same one of activations.
+/// Turns the cost of exchanging activations into the cost of exchanging gradients.
 SplitCost of_weights(SplitCost cost) {
   std::swap(cost.activations_s, cost.weights_s);
   return cost;
 }
 
-/// If factors travel, every peer computes the gradient of the weights from all samples.
+/// Computing time of the slowest peer. With `factors`, every peer computes the gradients of all
+/// samples.
 double slowest_compute(const SplitLayer& layer, const SplitState& state, const SplitGroup& group,
                        const SplitBatch& batch) {
   const std::vector<SplitShare> shares = shares_of(layer, state, group, batch);
@@ -67,14 +70,15 @@ double slowest_compute(const SplitLayer& layer, const SplitState& state, const S
   return slowest;
 }
 
-/// The part of a unit in some slices: slice j of S begins with grain j G / S, rounded up.
+/// The fraction of a unit that a share's slices contain. With S slices and G grains, slice j begins
+/// with grain j G / S, rounded up.
 double part_of(const SplitUnit& unit, const SplitShare& share, std::size_t slices) {
   const auto grain = [&](std::size_t slice) { return (slice * unit.grains + slices - 1) / slices; };
   return real(grain(share.end) - grain(share.begin)) / real(unit.grains);
 }
 
-/// What a peer holds or computes of a figure of the layer: of units only its slices, and all of the
-/// rest.
+/// One peer's part of `whole`, a figure of the layer such as its number of weights: the peer's
+/// slices of each unit, and everything that is in no unit.
 double held_part(const SplitLayer& layer, const SplitShare& share, double whole,
                  double SplitUnit::*figure) {
   for (const SplitUnit& unit : layer.units) {
@@ -89,11 +93,12 @@ double sliced_weights(const SplitLayer& layer) {
   return weights;
 }
 
-/// The slowest block's computing, and exchanges inside it.
+/// The cost of the slowest block in a pass: its computing and its internal exchanges.
 SplitCost slices_pass_cost(const SplitLayer& layer, const SplitState& state,
                            const SplitGroup& group, const SplitBatch& batch, GatherRounds rounds) {
   const auto samples = real(batch.of_pass());
-  // It is not known which peers of a stage with several blocks are in one block.
+  // If a stage has several blocks, we do not know which peers each has, so take the group's worst
+  // link.
   const SplitLink& link = group.link();
   SplitCost exchanges;
   for (const SplitUnit& unit : layer.units) {
@@ -146,8 +151,8 @@ bool is_in_place(const SplitState& from, const SplitState& to, bool same_group) 
   return from.ways == 1 || from.kind == to.kind;
 }
 
-/// Leaves out of a stage the sums that are not made because strips go on from unit to unit, and the
-/// edges of strips that begin.
+/// Where strips continue from one unit of a stage to the next, removes the sums between the two
+/// units, which are not needed. All other units exchange no edges and no statistics.
 void join_strips(std::vector<SplitLayer>& stage) {
   SplitUnit* before = nullptr;
   for (SplitLayer& layer : stage) {
@@ -205,7 +210,7 @@ std::vector<SplitState> states_of(const SplitLayer& layer, const SplitGroup& gro
                                   std::size_t index, const SplitBatch& batch) {
   std::vector<SplitState> possible{{SplitKind::samples, index, 1}};
   if (group.size() > 1) {
-    // The factors are those of all samples of a step together.
+    // The factors cover all samples of a step, so a step must have a single micro-batch.
     if (layer.has_factors && batch.micro_batches == 1) {
       possible.push_back({SplitKind::factors, index, 1});
     }
@@ -321,7 +326,8 @@ SplitCost edge_cost(double floats, const SplitState& from, const SplitGroup& fro
   const double pass_floats = real(batch.of_pass()) * floats;
   const double receivers = real(to_group.size());
   const bool is_inside = contains(from_group, to_group);
-  // If a layer shared by model has gathered its outputs, all members of its block have them.
+  // If the first layer is shared by `model` and gathers its outputs, all members of its block have
+  // them.
   const bool is_there = from.kind == SplitKind::model && from.ways > 1 &&
                         (crossing.same_group ? from.ways == to.ways || to.ways == 1
                                              : is_inside && from.ways == from_group.size());
@@ -351,7 +357,8 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
   std::vector<double> bytes;
   for (const SplitShare& share : shares_of(layer, state, group, batch)) {
     if (state.kind == SplitKind::slices) {
-      // Members have all the outputs, but a part of those between the layers of a pair, and strips.
+      // Members have all outputs, except in strips and between the two layers of a pair, where each
+      // has only its part.
       const bool is_inside = !layer.units.empty() &&
                              (layer.units.back().outputs == 0 || layer.units.back().has_strips);
       const double part = is_inside ? part_of(layer.units.back(), share, layer.slices) : 1;
@@ -365,8 +372,8 @@ std::vector<double> layer_memory(const SplitLayer& layer, const SplitState& stat
     const double part = by_model  ? real(share.end - share.begin) / real(layer.model_grains)
                         : by_rows ? real(share.end - share.begin) / real(layer.rows)
                                   : 1;
-    // By model the inputs are gathered. The outputs are gathered too unless they stay at their
-    // peers.
+    // With `model`, the inputs are gathered. So are the outputs, unless they stay where they are
+    // computed.
     const double kept =
         by_model ? layer.inputs + (layer.merge == OutputMerge::none ? part : 1.0) * layer.outputs
                  : layer.outputs * part;

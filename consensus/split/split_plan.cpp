@@ -1,4 +1,4 @@
-// Combines the best states of layers into plans with one stage or several.
+// Combines the best states of layers into plans with one or more stages.
 #include "consensus/split/split_plan.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// Peers [begin, end) of an order.
+/// Peers [begin, end) in an order of peers.
 struct Run {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -26,19 +26,21 @@ struct ChosenStage {
   std::size_t first = 0;
   const StateSearch* search = nullptr;
   const StateChain* chain = nullptr;
-  SplitLink link;          ///< The link to the stage before; unused in the first one.
-  std::size_t links = 1;   ///< Links to it that work at the same time.
-  std::size_t copies = 1;  ///< Copies of a micro-batch that a peer sends one after the other.
+  SplitLink link;         ///< The link to the stage before. Unused in the first stage.
+  std::size_t links = 1;  ///< Number of links to the previous stage that work at the same time.
+  /// Copies of a micro-batch that a peer of the previous stage sends one after the other.
+  std::size_t copies = 1;
   std::size_t peers = 1;
-  std::size_t members = 1;  ///< Peers that all get what comes in.
+  std::size_t members = 1;  ///< Number of peers in a block, all of which receive the inputs.
 
-  /// Seconds in which a micro-batch of this size comes from the stage before.
+  /// Seconds until `bytes` of a micro-batch have arrived from the stage before.
   double transfer_s(double bytes) const {
     return link.seconds(bytes * static_cast<double>(copies) / static_cast<double>(links));
   }
 };
 
-/// A peer alone in its block has whole layers, whether it takes samples or micro-batches.
+/// The kind of sharing to report. A peer alone in its block has whole layers, so `slices` then
+/// counts as `samples`.
 SplitKind kind_of(const SplitState& state) {
   return state.kind == SplitKind::slices && state.ways == 1 ? SplitKind::samples : state.kind;
 }
@@ -110,13 +112,13 @@ std::vector<SplitPlan> plans_without_stages(const SplitQuestion& question,
   return best;
 }
 
-/// What some peers can do with the layers from each possible first layer on.
+/// A search for stages on one set of peers, and the chains that it found, by their first layer.
 struct Segments {
   std::unique_ptr<StateSearch> search;
   std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;
 };
 
-/// The segments of any set of peers, each made when first needed.
+/// The Segments of every set of peers, each computed when it is first needed.
 class AllSegments {
  public:
   AllSegments(const SplitQuestion& question, const SplitChoice& choice, std::size_t micro_batches)
@@ -159,7 +161,7 @@ class AllSegments {
   std::map<std::vector<std::size_t>, Segments> made_;  ///< The segments by peers.
 };
 
-/// Searches plans with stages, whose peers follow each other in one order.
+/// Searches for plans with stages. Peers of a stage follow each other in the given order.
 class StageSearch {
  public:
   StageSearch(AllSegments& segments, std::vector<std::size_t> order)
@@ -219,7 +221,8 @@ class StageSearch {
   };
   using Partials = std::vector<std::map<Run, std::vector<Partial>>>;
 
-  /// Appends every stage that begins at `first` on a run to a partial plan, or to none.
+  /// Appends to `partial` each possible stage on `run` that begins at layer `first`. If `partial`
+  /// is null, each of these stages begins a plan.
   void add(Partials& at, const Partial* partial, std::size_t first, const Run& run,
            const Segments& segments, const Run& before = {}) const {
     const auto& chains = segments.chains.at(first);
@@ -252,8 +255,8 @@ class StageSearch {
     }
   }
 
-  /// True if a stage of these layers on this run has the peers that are pinned to it, and no peer
-  /// that is pinned to another one.
+  /// True if this run contains all peers that are pinned to this stage, and no peer that is pinned
+  /// to another. The stage has layers [first, last).
   bool keeps_pins(std::size_t stage, std::size_t first, std::size_t last, const Run& run) const {
     return std::ranges::all_of(question_.pins, [&](const SplitPin& pin) {
       const auto peer = std::ranges::find(order_, pin.peer) - order_.begin();
@@ -265,15 +268,16 @@ class StageSearch {
     });
   }
 
-  /// True if a plan with this number of stages does not have the stage of some pinned peer.
+  /// True if some peer is pinned to a stage that a plan with this number of stages does not have.
   bool lacks_stage(std::size_t stages) const {
     return !question_.pins_name_layers &&
            std::ranges::any_of(question_.pins,
                                [&](const SplitPin& pin) { return pin.at >= stages; });
   }
 
-  /// Stages with r and r' blocks use min(r, r') links at once, each as slow as the slowest. All
-  /// `members` of a block have the outputs, and each sends them to its part of the receivers.
+  /// Sets the link from the stage on run `a` to `stage`, which is on run `b`. Stages with r and r'
+  /// blocks use min(r, r') links at once, each as slow as the slowest. All `members` of a block of
+  /// `a` have the outputs, and each sends them to its part of the receivers.
   void link(ChosenStage& stage, const Run& a, const Run& b, std::size_t members) const {
     stage.links = std::min((a.end - a.begin) / members, (b.end - b.begin) / stage.members);
     const auto [few, many] = std::minmax(members, stage.members);
@@ -289,9 +293,10 @@ class StageSearch {
     }
   }
 
-  /// Keeps the plan unless two plans with as few stages are as good in both figures. A step takes
-  /// fill + (m - 1) pace, which grows with both. With pins to numbers of stages only plans with
-  /// equally many are compared, because the others need other peers for what follows.
+  /// Adds the candidate unless two other plans are at least as good: neither `pace`, `fill` nor
+  /// the number of stages is larger. A step of m micro-batches takes fill + (m - 1) pace, which
+  /// grows with both. If pins name stages by number, only plans with equal numbers of stages are
+  /// compared, because their next stages have the same number, and hence the same pins.
   void keep(std::vector<Partial>& partials, Partial candidate) const {
     const bool counts_stages = !question_.pins.empty() && !question_.pins_name_layers;
     const auto beats = [&](const Partial& a, const Partial& b) {
@@ -323,10 +328,11 @@ class StageSearch {
   std::map<Run, const Segments*> runs_;
 };
 
-/// Up to this many peers are tried in every order.
+/// With up to this many peers, the search tries every order of the peers.
 constexpr std::size_t every_order_max = 4;
 
-/// The order with pinned peers in the places of all pinned peers, sorted by their pins.
+/// The same order, except that the pinned peers, in the places that they occupy, are sorted by
+/// their pins.
 std::vector<std::size_t> with_sorted_pins(std::vector<std::size_t> order,
                                           std::vector<SplitPin> pins) {
   const auto is_pinned = [&](std::size_t peer) {
@@ -343,8 +349,9 @@ std::vector<std::size_t> with_sorted_pins(std::vector<std::size_t> order,
   return order;
 }
 
-/// The order in which pinned peers stand first, and all others follow. Each stage, or layer if pins
-/// name layers, to which no peer is pinned has one other peer before them.
+/// The order with pinned peers first, sorted by their pins, and the others after them. However, one
+/// of the others comes early for each stage (or layer, if pins name layers) that has no pin and
+/// precedes a pinned one.
 std::vector<std::size_t> with_early_pins(const std::vector<std::size_t>& order,
                                          const std::vector<SplitPin>& pins) {
   std::vector<std::size_t> free;
@@ -365,7 +372,9 @@ std::vector<std::size_t> with_early_pins(const std::vector<std::size_t>& order,
   return early;
 }
 
-/// The orders in which stages are given to peers: by clusters and by speed, or all of them.
+/// The orders in which peers are given stages. With at most `every_order_max` peers, these are all
+/// possible orders. With more peers, they are one order by cluster and one by speed. If there are
+/// pins, each of these two is replaced by its with_sorted_pins() and its with_early_pins().
 std::vector<std::vector<std::size_t>> orders_of(const SplitSite& site,
                                                 const std::vector<SplitPin>& pins) {
   std::vector<std::size_t> peers(site.peers.size());

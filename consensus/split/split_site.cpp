@@ -11,7 +11,8 @@
 namespace gv {
 namespace {
 
-/// A cluster ends where the next link of the tree, by latency, is this many times slower.
+/// The links of the cheapest tree are sorted by latency. The first link with more than this many
+/// times the latency of its predecessor is cut, and so are all later ones.
 constexpr double cluster_gap = 3;
 
 /// A link of the cheapest tree, between peers[a] and peers[b].
@@ -21,7 +22,8 @@ struct TreeLink {
   std::size_t b = 0;
 };
 
-/// The tree that connects all peers with the least latencies (Prim), sorted by latency.
+/// The links of the tree that connects all peers with the least total latency (Prim), sorted by
+/// latency.
 std::vector<TreeLink> cheapest_tree(const SplitSite& site, std::span<const std::size_t> peers) {
   const auto latency = [&](std::size_t a, std::size_t b) {
     return site.links[peers[a]][peers[b]].latency_s;

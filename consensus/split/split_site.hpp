@@ -11,9 +11,9 @@ namespace gv {
 /// A link between two peers, the same in both directions.
 struct SplitLink {
   double latency_s = 0;    ///< Latency one way.
-  double bytes_per_s = 0;  ///< In each direction; 0 means that sending takes no time.
+  double bytes_per_s = 0;  ///< Bandwidth in each direction. 0 means that sending takes no time.
 
-  /// Seconds until a message of that size has arrived.
+  /// Seconds until a message of `bytes` bytes has arrived.
   double seconds(double bytes) const {
     return latency_s + (bytes_per_s > 0 ? bytes / bytes_per_s : 0);
   }
@@ -21,14 +21,14 @@ struct SplitLink {
 
 struct SplitPeer {
   std::string name;
-  double operations_per_s = 0;  ///< Multiplications and additions in a second; above 0.
-  double memory_bytes = 0;      ///< Limit for this peer; 0 means none.
+  double operations_per_s = 0;  ///< Multiplications and additions per second; above 0.
+  double memory_bytes = 0;      ///< The peer's memory limit. 0 means no limit.
 };
 
-/// The number of consecutive messages in a gather of q parts.
+/// How many messages follow one another when each of q peers gathers the parts of all.
 enum class GatherRounds {
-  ring,     ///< q - 1: each member passes on what it has received.
-  doubling  ///< The logarithm of q, rounded up: members exchange all they have.
+  ring,     ///< q - 1 messages: each member passes on what it has received.
+  doubling  ///< log2 of q, rounded up: pairs of members exchange all parts that they have.
 };
 
 struct SplitSite {
@@ -38,38 +38,39 @@ struct SplitSite {
   GatherRounds rounds = GatherRounds::ring;
 };
 
-/// Peers that share layers, in the order of falling speed.
+/// Peers that share layers, in order of descending speed.
 struct SplitGroup {
   std::vector<std::size_t> peers;  ///< Indices in the site.
-  std::vector<double> speeds;      ///< Operations a second of each.
-  /// The worst latency and bandwidth inside blocks of 1, 2, 3, ... consecutive peers, for numbers
-  /// that divide the size.
+  std::vector<double> speeds;      ///< Operations per second of each peer.
+  /// in_blocks[n - 1] is the worst latency and bandwidth inside blocks of n consecutive peers, if n
+  /// divides the size of the group.
   std::vector<SplitLink> in_blocks;
 
   std::size_t size() const { return peers.size(); }
-  /// The worst link inside blocks of that many peers, which must divide the size.
+  /// The worst link inside blocks of `block` peers, which must divide size().
   const SplitLink& link(std::size_t block) const { return in_blocks[block - 1]; }
   const SplitLink& link() const { return in_blocks.back(); }
 };
 
-/// The group of these peers, sorted by falling speed; ties go to the lower index.
+/// The group of these peers, sorted by descending speed. On a tie, the lower index comes first.
 SplitGroup group_of(const SplitSite& site, std::vector<std::size_t> peers);
 
 /// True if every peer of `inner` is in `outer`.
 bool contains(const SplitGroup& outer, const SplitGroup& inner);
 
-/// Divides peers into clusters by single linkage: the latencies of the cheapest tree that connects
-/// them are sorted, and all links are cut from the first one that is more than three times as slow
-/// as the previous. Clusters and their peers are in the order of falling speed.
+/// Divides peers into clusters by single linkage. The links of the cheapest tree that connects the
+/// peers are sorted by latency. The first link with more than three times the latency of its
+/// predecessor is cut, and so are all later ones. Clusters and their peers are in order of
+/// descending speed.
 std::vector<std::vector<std::size_t>> clusters_of(const SplitSite& site,
                                                   std::span<const std::size_t> peers);
 
-/// The groups worth trying among these peers: the fastest one, two, three, ... of all peers and of
-/// each cluster. Each occurs once.
+/// The groups worth trying among these peers: of all peers, and of each cluster, the fastest one,
+/// the fastest two, the fastest three, and so on. No group occurs twice.
 std::vector<SplitGroup> candidate_groups(const SplitSite& site, std::span<const std::size_t> peers);
 
-/// Divides `grains` equal pieces in proportion to `weights` by largest remainders; ties go to the
-/// earlier one. A part may be 0.
+/// Divides `grains` equal pieces in proportion to `weights` by the method of largest remainders. On
+/// a tie, the earlier part gets the piece. A part may be 0.
 std::vector<std::size_t> largest_remainders(std::size_t grains, std::span<const double> weights);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The dynamic programming over the states of layers.
+// Finds the cheapest states of layers by dynamic programming.
 #include "consensus/split/state_search.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// Candidates kept for one state of one layer.
+/// The largest number of candidates kept for one state of one layer.
 constexpr std::size_t labels_max = 64;
 
 bool is_allowed(const SplitState& state, const SplitChoice& choice) {
@@ -15,7 +15,7 @@ bool is_allowed(const SplitState& state, const SplitChoice& choice) {
   return state.kind == SplitKind::samples || choice.may_split_layers;
 }
 
-/// The layers from `first` on as these states share them.
+/// The layers from `first` on, in the form in which these states share them.
 std::vector<SplitLayer> layers_of(const SplitQuestion& question, std::size_t first,
                                   std::span<const SplitState> states) {
   const std::size_t last = first + states.size();
@@ -65,7 +65,7 @@ std::vector<PlannedLayer> StateSearch::planned(std::size_t first,
     PlannedLayer& own = planned.emplace_back(PlannedLayer{.state = states[i]});
     own.cost = layer_cost(layers[i], states[i], group, batch_, question_->site.rounds);
     own.shares = shares_of(layers[i], states[i], group, batch_);
-    // By slices all members of a block hold what lies between layers.
+    // With `slices`, all members of a block hold the activations between layers.
     if (i > 0 && states[i].kind != SplitKind::slices) {
       own.cost += edge(first + i, states[i], states[i - 1]);
     }
@@ -154,9 +154,10 @@ void StateSearch::append_chains(std::size_t first, const States& states,
   }
 }
 
-/// How a running pipeline shares a stage among all peers of the first group: in as few blocks of at
-/// most `most` as possible. Nullopt if these would be unlike in size or speed, since it is not
-/// known which peers would be in which, or if there are fewer micro-batches than blocks.
+/// The state in which a running pipeline shares a stage among all peers of the first group: as few
+/// blocks as possible, of at most `most` peers each. Returns nullopt if the blocks would differ in
+/// size or speed, since we do not know which peers each would have. Also returns nullopt if there
+/// are fewer micro-batches than blocks.
 std::optional<SplitState> StateSearch::state_by_slices(std::size_t first, std::size_t last,
                                                        std::size_t most) const {
   const SplitGroup& group = groups_.front();
@@ -200,7 +201,7 @@ std::vector<std::vector<StateChain>> StateSearch::chains_from(std::size_t first,
   for (std::size_t layer = first; layer < layers.size(); ++layer) {
     if (layers[layer].tied_to && *layers[layer].tied_to >= first) tied = layer;
   }
-  // All states of a layer, or only the states on one group.
+  // For each layer, all its states, or only those on the group `only`.
   const auto states_on = [&](std::optional<std::size_t> only) {
     States states;
     for (std::size_t layer = first; layer < layers.size(); ++layer) {
@@ -216,7 +217,8 @@ std::vector<std::vector<StateChain>> StateSearch::chains_from(std::size_t first,
   };
   const auto append = [&](const States& states) {
     if (!tied) return append_chains(first, states, chains);
-    // Layers that share a table are split alike, so each state of the first one is tried.
+    // Two layers that share a table must have the same state, so each state of the first is tried
+    // for both.
     const std::size_t anchor = *layers[*tied].tied_to - first;
     for (const SplitState& state : states[anchor]) {
       if (std::ranges::find(states[*tied - first], state) == states[*tied - first].end()) continue;

@@ -10,14 +10,14 @@
 
 namespace gv {
 
-/// States for the layers of a stage.
+/// One state for each layer of a stage.
 struct StateChain {
   double seconds = 0;
-  std::vector<double> memory_bytes;  ///< Memory of each peer of the site.
+  std::vector<double> memory_bytes;  ///< Memory that each peer of the site needs.
   std::vector<SplitState> states;
 };
 
-/// Adds a plan or chain to the two with the least seconds.
+/// Adds a plan or chain to `best`, which keeps the two with the least seconds.
 template <class Ranked>
 void keep_two(std::vector<Ranked>& best, Ranked candidate) {
   auto at = best.begin();
@@ -26,28 +26,30 @@ void keep_two(std::vector<Ranked>& best, Ranked candidate) {
   if (best.size() > 2) best.pop_back();
 }
 
-/// Costs of all states of a question's layers on given groups. The question must outlive it.
+/// Costs of all states of a question's layers on given groups. The question must outlive this
+/// object.
 class StateSearch {
  public:
   StateSearch(const SplitQuestion& question, std::vector<SplitGroup> groups, SplitBatch batch);
 
   const std::vector<SplitGroup>& groups() const { return groups_; }
 
-  /// For each end behind `first`, the at most two best chains for the layers from `first` on:
-  /// element i is for layers [first, first + i + 1). If `choice.group` is set, all layers are
-  /// shared by slices on the first group.
+  /// The best chains, at most two, for the layers from `first` to each possible end. Element i is
+  /// for layers [first, first + i + 1). If `choice.group` is set, the first group shares all layers
+  /// by slices.
   std::vector<std::vector<StateChain>> chains_from(std::size_t first,
                                                    const SplitChoice& choice) const;
 
-  /// The layers from `first` on with these states, each with its cost, that of the exchange between
-  /// its state and the one before, and its shares.
+  /// The layers from `first` on with these states. Each layer has its shares and its cost, which
+  /// includes the exchange with the layer before it.
   std::vector<PlannedLayer> planned(std::size_t first, std::span<const SplitState> states) const;
-  /// Adds their memory to that of each peer of the site.
+  /// Adds the memory that these layers need to `bytes`, which has an entry for each peer of the
+  /// site.
   void add_memory(std::size_t first, std::span<const SplitState> states,
                   std::vector<double>& bytes) const;
 
  private:
-  /// The end of a partial chain. Its beginning is found through `before`.
+  /// The last state of a partial chain. `before` leads to the states before it.
   struct Label {
     double seconds = 0;
     std::vector<double> memory_bytes;  ///< Empty if no peer has a limit.

@@ -24,7 +24,7 @@ void join(Mixing& round, std::size_t a, std::size_t b, double weight) {
   round[b].push_back({a, weight});
 }
 
-/// All members of a group average with equal weights.
+/// Adds weights to `round` that make the ranks of a group average, all with equal weight.
 void average(Mixing& round, std::span<const std::size_t> group) {
   const double weight = 1 / static_cast<double>(group.size());
   for (std::size_t i = 0; i < group.size(); ++i) {
@@ -32,8 +32,8 @@ void average(Mixing& round, std::span<const std::size_t> group) {
   }
 }
 
-/// The factors of n from 2 to k+1, ascending, found from the largest down; empty for n = 1. Their
-/// product is less than n if n has a prime factor above k+1.
+/// Factors of n between 2 and k+1, found from the largest down and returned in ascending order.
+/// Empty for n = 1. Their product is less than n if n has a prime factor above k+1.
 std::vector<std::size_t> small_factors(std::size_t n, std::size_t k) {
   std::vector<std::size_t> factors;
   for (std::size_t factor = std::min(k + 1, n); factor >= 2; --factor) {
@@ -49,8 +49,9 @@ std::size_t product(const std::vector<std::size_t>& factors) {
   return product;
 }
 
-/// The k-peer hyper-hypercube over some ranks, whose number has only factors up to k+1. It has one
-/// round for each factor, in which the ranks that differ only in that digit average.
+/// The k-peer hyper-hypercube over some ranks, whose number has no prime factor above k+1. Each
+/// factor stands for a digit of a rank, and has one round, in which the ranks that differ only in
+/// that digit average.
 class HyperHypercube {
  public:
   HyperHypercube(Ranks ranks, std::size_t k)
@@ -58,7 +59,7 @@ class HyperHypercube {
     check(product(factors_) == ranks_.size(), "a hyper-hypercube has no factor above k+1");
   }
 
-  /// A single rank also has a round, without exchanges. The authors count it, too.
+  /// A single rank also has one round, without exchanges, because the authors count it too.
   std::size_t rounds() const { return std::max<std::size_t>(1, factors_.size()); }
 
   void add_round(std::size_t number, Mixing& round) const {
@@ -81,7 +82,8 @@ class HyperHypercube {
   std::vector<std::size_t> factors_;
 };
 
-/// One digit of n in base k+1: a group of a (k+1)^p ranks, as a whole and as its a parts.
+/// The block of ranks for one digit of n in base k+1, as a whole and divided into parts. A digit d
+/// at place p gives a block of d (k+1)^p ranks in d parts.
 struct Block {
   std::size_t size = 0;
   Ranks ranks;
@@ -113,8 +115,8 @@ std::vector<Block> blocks_of(std::size_t first, std::size_t n, std::size_t k) {
   return blocks;
 }
 
-/// Round `stage` of step (2): block `stage` meets the later blocks. Members of the block that are
-/// left over average in groups of k+1, which also helps mixing.
+/// Round `stage` of phase (2) in the header: block `stage` meets the later blocks. Ranks of the
+/// block that are left over average in groups of k+1, which also helps mixing.
 void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std::size_t k,
                        Mixing& round) {
   std::vector<Ranks> free = blocks[stage].parts;
@@ -136,8 +138,8 @@ void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std:
   }
 }
 
-/// Adds Simple Base-(k+1) for the ranks first, ..., first + n - 1 of `all` to the given rounds, and
-/// appends rounds if there are too few.
+/// Adds Simple Base-(k+1) for the ranks first, ..., first + n - 1, out of `all` ranks, to the given
+/// rounds. Appends rounds if there are too few.
 void add_simple(std::size_t first, std::size_t n, std::size_t k, std::size_t all,
                 std::vector<Mixing>& rounds) {
   const auto round = [&](std::size_t number) -> Mixing& {
@@ -157,7 +159,8 @@ void add_simple(std::size_t first, std::size_t n, std::size_t k, std::size_t all
   for (std::size_t number = 0; number < within; ++number) {
     for (const Block& block : blocks) block.whole.add_round(number, round(number));
   }
-  // After round within + l, block l has met all later blocks and begins to average in its parts.
+  // After round `within` + l, block l has met all later blocks, and begins to average within its
+  // parts.
   for (std::size_t number = within; number < within + 1 + in_parts; ++number) {
     const std::size_t stage = number - within;
     if (stage + 1 < blocks.size()) meet_later_blocks(blocks, stage, k, round(number));

@@ -1,4 +1,4 @@
-// The edges of each kind of graph, and random regular graphs by swapping ends of edges.
+// Lists the edges of each kind of graph. Makes random regular graphs by swapping the ends of edges.
 #include "consensus/topology/graphs.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::vector<Edge> torus(std::size_t n) {
 }
 
 bool is_connected(std::size_t n, const std::set<Edge>& edges) {
-  // Union-find: following `first` from a rank leads to the representative of its part.
+  // Union-find: following `first` from a rank leads to the representative of its connected part.
   std::vector<std::size_t> first(n);
   std::iota(first.begin(), first.end(), std::size_t{0});
   const auto part = [&](std::size_t rank) {
@@ -60,9 +60,10 @@ bool is_connected(std::size_t n, const std::set<Edge>& edges) {
   return parts == 1;
 }
 
-/// Starts from neighbours at distances 1, 2, ... on a ring and swaps the ends of two random edges,
-/// ten times for each edge, which keeps all degrees. Repeats until the graph is connected. (With
-/// degree 2 the result would be many rings, so there the ring itself is shuffled.)
+/// A random connected graph in which every rank has this degree. Starts from neighbours at
+/// distances 1, 2, ... on a ring, and swaps the ends of two random edges, ten times for each edge,
+/// which keeps all degrees. Repeats until the graph is connected. (With degree 2, the result would
+/// usually be several rings, so the ranks of one ring are shuffled instead.)
 std::vector<Edge> random_regular(std::size_t n, std::size_t degree, std::uint64_t seed) {
   Rng rng = Rng(seed).fork("random_regular").fork(n).fork(degree);
   EdgeSet start;

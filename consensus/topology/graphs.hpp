@@ -18,15 +18,17 @@ struct Edge {
   friend auto operator<=>(const Edge&, const Edge&) = default;
 };
 
-/// The edges of a topology with equal rounds (see is_graph), sorted and without repeats. Edges of
-/// the exponential graph lose their direction. The topology must fit n. The graph is connected.
+/// The edges of a topology whose rounds are equal (see is_graph), sorted and without duplicates.
+/// Edges of the exponential graph lose their direction. The topology must fit n. The graph is
+/// connected.
 std::vector<Edge> edges_of(const Topology& topology, std::size_t n, std::uint64_t seed);
 
-/// False for kinds whose rounds differ: matching, one_peer_exponential, base_k, moshpit and hosts.
+/// True for kinds whose rounds are equal: all but matching, one_peer_exponential, base_k, moshpit
+/// and hosts.
 bool is_graph(TopologyKind kind);
 
-/// W_ij = 1 / (1 + max(degree_i, degree_j)) for neighbours (Xiao, Boyd and Lall 2005): doubly
-/// stochastic and symmetric for every graph.
+/// The weights W_ij = 1 / (1 + max(degree_i, degree_j)) of neighbours (Xiao, Boyd and Lall 2005),
+/// which are doubly stochastic and symmetric for every graph.
 Mixing metropolis(std::size_t n, const std::vector<Edge>& edges);
 
 /// The degree of a random_regular graph: the one asked for, or n - 1 if that is less.

@@ -9,7 +9,7 @@
 namespace gv {
 namespace {
 
-/// The ranks on each host.
+/// The ranks on each host, by the host's number.
 std::vector<std::vector<std::size_t>> ranks_by_host(std::span<const std::size_t> hosts) {
   std::vector<std::vector<std::size_t>> ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Matchings drawn from a seed, and partners drawn uniformly.
+// Draws matchings from a seed, and partners uniformly at random.
 #include "consensus/topology/pairing.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Pairs peers by pure functions of (run seed, round, view), so that they need not negotiate.
+// Pairs peers by pure functions of (run seed, round, view), so that peers need not negotiate.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ struct Match {
   bool initiates = false;
 };
 
-/// The positions 0 to n-1 of a view in the random order of a round. First and second are a pair,
-/// third and fourth, and so on. If n is odd, the last has no partner.
+/// The positions 0 to n-1 of a view in a round's random order. The first and second position form a
+/// pair, the third and fourth the next, and so on. If n is odd, the last has no partner.
 std::vector<std::size_t> matching_order(std::uint64_t seed, std::uint64_t round, std::size_t n);
 
 /// The partner of `self` in a round. The view is shuffled with a generator seeded by (seed, round)
@@ -28,8 +28,8 @@ std::vector<std::size_t> matching_order(std::uint64_t seed, std::uint64_t round,
 std::optional<Match> matching_partner(std::uint64_t seed, std::uint64_t round, const View& view,
                                       PeerId self);
 
-/// A random member of the view other than `self`, all equally likely. Returns nullopt if there is
-/// none.
+/// A random member of the view other than `self`, with equal chances for all. Returns nullopt if
+/// there is none.
 std::optional<PeerId> uniform_partner(const View& view, PeerId self, Rng& rng);
 
 }  // namespace gv

@@ -14,7 +14,8 @@
 namespace gv {
 namespace {
 
-/// Decides by a coin toss for each round who initiates, so that it is not always the same peer.
+/// Ranks a and b as a pair. A coin toss in each round decides which peer initiates, so that it is
+/// not always the same one.
 RankPair pair_of(std::uint64_t seed, std::uint64_t round, std::size_t a, std::size_t b) {
   const std::size_t low = std::min(a, b);
   const std::uint64_t coin = hash_combine(hash_combine(seed, round), low);

@@ -1,4 +1,4 @@
-// The pairs of each round when a topology runs by pair exchanges. All peers compute the same.
+// The pairs of each round when a topology runs by pair exchanges. All peers compute the same ones.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct RankPair {
   friend bool operator==(const RankPair&, const RankPair&) = default;
 };
 
-/// Why this topology cannot run by pair exchanges, and what to use instead; nullopt if it can.
-/// moshpit averages whole lines, hosts whole hosts, and base_k with k > 1 averages several partners
-/// at once.
+/// Why this topology cannot run by pair exchanges, and what to use instead; nullopt if it can. It
+/// cannot if more than two peers average at once: in lines (moshpit), on hosts (hosts), or with
+/// several partners (base_k with k > 1).
 std::optional<Problem> problem_with_pairs(const Topology& topology);
 
-/// The disjoint pairs of every round, which every peer computes alike from (seed, round, n):
+/// The disjoint pairs of every round. Every peer computes the same ones from (seed, round, n):
 ///   complete, matching     the drawn perfect matching of matching_partner;
 ///   hypercube              the dimension round mod lg n: a perfect matching;
 ///   one_peer_exponential   every other edge of each cycle i, i + 2^t, i + 2 2^t, ... (half a
@@ -44,8 +44,8 @@ class PairPlan {
   /// The pairs of a round. Takes time proportional to the number of edges.
   std::vector<RankPair> round(std::uint64_t round) const;
 
-  /// Number of rounds after which the pairs repeat; 0 if every round is drawn. one_peer_exponential
-  /// repeats only up to its random starting rank.
+  /// Number of rounds after which the pairs repeat; 0 if every round is drawn. The rounds of
+  /// one_peer_exponential repeat except for their random starting ranks.
   std::size_t period() const;
 
  private:
@@ -55,12 +55,12 @@ class PairPlan {
   Topology topology_;
   std::size_t n_ = 0;
   std::uint64_t seed_ = 0;
-  std::vector<Edge> edges_;     ///< Used by graphs whose matchings are drawn.
-  std::vector<Mixing> rounds_;  ///< Used by base_k.
+  std::vector<Edge> edges_;  ///< The graph's edges. Used by topologies whose matchings are drawn.
+  std::vector<Mixing> rounds_;  ///< The rounds of base_k.
 };
 
 /// Returns the topology if it fits n peers, otherwise the complete one, so that peers can continue
-/// after losing one.
+/// after one of them is lost.
 Topology fitting(const Topology& topology, std::size_t n);
 
 /// The partner of `self` in a round of fitting(topology, view.size()). Returns nullopt if `self`

@@ -22,7 +22,8 @@ Eigen::Map<const Matrix> view_of(const SquareMatrix& matrix) {
   return {matrix.values.data(), n, n};
 }
 
-/// matrix <- W matrix, row by row: x_i + sum_j w_ij (x_j - x_i).
+/// Multiplies the matrix by the round's weights W from the left, row by row: x_i + sum_j w_ij (x_j
+/// - x_i).
 void mix(const Mixing& round, SquareMatrix& matrix) {
   const SquareMatrix before = matrix;
   for (std::size_t i = 0; i < matrix.n; ++i) {
@@ -49,20 +50,20 @@ Mixing mixing_of_pairs(const std::vector<RankPair>& pairs, std::size_t n, double
   return mixing;
 }
 
-/// Edges drawn to estimate an expectation, which takes some tenths of a second.
+/// Number of edges drawn to estimate an expectation. Drawing them takes a few tenths of a second.
 constexpr std::size_t edge_draws = 10000000;
-/// Matrix entries that may be processed for each round of a period.
+/// Number of matrix entries that may be processed for each round of a period.
 constexpr std::size_t entry_draws = 10000000;
-/// No run reaches the rounds from here on, so counts over them are independent of any run.
+/// No run reaches this round or later ones, so counts over them are independent of any run.
 constexpr std::uint64_t far_round = std::uint64_t{1} << 40;
 
 Topology graph_of(const Topology& topology) {
   return topology.kind == TopologyKind::matching ? Topology{} : topology;
 }
 
-/// Edges that a symmetry of the graph maps to each other (rotating the ranks, or swapping leaves of
-/// a star) get the same number. For graphs without a known symmetry, every edge gets its own.
-/// `place` is the edge's index in the list.
+/// A number for the edge's class. Edges that a symmetry of the graph maps to each other (rotating
+/// the ranks, or swapping leaves of a star) get the same number. In a graph without a known
+/// symmetry, every edge gets its own number. `place` is the edge's index in the list.
 std::size_t likeness(const Topology& topology, std::size_t n, const Edge& edge, std::size_t place) {
   const std::size_t far = edge.high - edge.low;
   switch (topology.kind) {
@@ -112,7 +113,8 @@ double drawn_period(const PairPlan& plan, std::size_t n) {
   return distance_to_mean(square);
 }
 
-/// How often each edge is a pair, in the order of edges_of().
+/// For each edge, in the order of edges_of(), the estimated fraction of rounds in which it is a
+/// pair.
 std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64_t seed,
                             std::size_t draws) {
   const std::vector<Edge> edges = edges_of(graph_of(topology), n, seed);
@@ -126,7 +128,7 @@ std::vector<double> chances(const Topology& topology, std::size_t n, std::uint64
   for (std::uint64_t round = far_round; round < far_round + draws; ++round) {
     for (const auto& [a, b] : plan.round(round)) counts[{std::min(a, b), std::max(a, b)}] += 1;
   }
-  // For each class of similar edges: how often they were pairs, and in how many draws.
+  // For each class of equivalent edges, how often they were pairs, and in how many draws.
   std::map<std::size_t, std::pair<double, double>> alike;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     auto& [pairs, members] = alike[likeness(topology, n, edges[i], i)];
@@ -164,8 +166,8 @@ SquareMatrix product_of_rounds(const Topology& topology, std::size_t n, std::uin
 
 double distance_to_mean(const SquareMatrix& matrix) {
   const Matrix rest = view_of(matrix).array() - 1 / static_cast<double>(matrix.n);
-  // The largest singular value is the square root of the largest eigenvalue of A^T A. Its relative
-  // error is that of the eigenvalue; for smaller singular values this way would lose digits.
+  // The largest singular value is the square root of the largest eigenvalue of A^T A. Taking the
+  // root does not increase the relative error. Smaller singular values would lose digits this way.
   const bool is_symmetric = rest == rest.transpose();
   const Matrix square = is_symmetric ? rest : Matrix(rest.transpose() * rest);
   const Eigen::SelfAdjointEigenSolver<Matrix> solver(square, Eigen::EigenvaluesOnly);
@@ -183,8 +185,8 @@ double Contraction::rounds_to_a_tenth() const {
 
 Contraction contraction_of(const Topology& topology, std::size_t n, std::uint64_t seed) {
   if (topology.kind == TopologyKind::matching) {
-    // A pair that exchanges with weight w removes 2w(1-w) of the square of its distance, as in
-    // expected_square_of_pairs.
+    // An exchange with weight w reduces a pair's squared spread around the mean by 2w(1-w) times
+    // its squared distance, as in expected_square_of_pairs.
     const double w = topology.lazy ? 0.25 : 0.5;
     const double size = static_cast<double>(n);
     const double taken = n == 1 ? 1 : 4 * w * (1 - w) * std::floor(size / 2) / (size - 1);

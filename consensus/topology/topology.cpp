@@ -19,7 +19,7 @@ namespace {
 std::size_t bits_for(std::size_t n) { return static_cast<std::size_t>(std::bit_width(n - 1)); }
 
 /// The grid of moshpit. The digits of a rank in base `side` are its coordinates. `side` is the
-/// smallest number whose power holds all ranks; unused axes are left out.
+/// smallest number with which the grid has room for all ranks. Unused axes are left out.
 struct Grid {
   std::size_t side = 1;
   std::size_t axes = 1;
@@ -61,7 +61,8 @@ Mixing moshpit_round(std::size_t n, const Grid& grid, std::size_t axis) {
   return mixing;
 }
 
-/// Each rank takes the models of the ranks `offsets` after it, with equal weights.
+/// A round in which each rank takes the models of the ranks that are `offsets` after it, with equal
+/// weights.
 Mixing shifted(std::size_t n, const std::vector<std::size_t>& offsets) {
   Mixing mixing(n);
   const double weight = 1 / static_cast<double>(offsets.size() + 1);
@@ -195,7 +196,7 @@ Traits traits_of(const Topology& topology, std::size_t n) {
   traits.symmetric = (topology.kind != TopologyKind::exponential || n <= 3) &&
                      (topology.kind != TopologyKind::one_peer_exponential || n <= 2);
   const std::size_t period = period_of(topology, n);
-  // Rounds inside hosts are all alike, so a shorter period has the same rows.
+  // All rounds inside hosts are equal, so a shorter period has the same distinct rounds.
   Topology shortest = topology;
   if (topology.kind == TopologyKind::hosts) shortest.hosts_every = hosts_every_min;
   bool is_complete = true;

@@ -1,4 +1,4 @@
-// Topologies by name, and the mixing weights of each round as pure functions.
+// The kinds of topology, and pure functions that give the mixing weights of each round.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace gv {
 
-/// A round replaces every model by a weighted mean of some models: x_i <- sum_j W_ij x_j.
-/// Undirected graphs have Metropolis weights (Xiao, Boyd and Lall 2005): W_ij = 1 / (1 +
-/// max(degrees)), and W_ii makes each row sum to 1.
+/// The kinds of topology. A round replaces every model with a weighted mean of some models: x_i <-
+/// sum_j W_ij x_j. Undirected graphs have Metropolis weights (Xiao, Boyd and Lall 2005): W_ij = 1 /
+/// (1 + max(degrees)), and W_ii makes each row sum to 1.
 ///
 /// | kind                 | others in a round    | rounds     | exact after              |
 /// |----------------------|----------------------|------------|--------------------------|
@@ -33,7 +33,7 @@ namespace gv {
 /// | moshpit              | those of one line    | dimensions | all, if the grid is full |
 /// | hosts                | those of one host    | see hosts  | all, if on two hosts     |
 ///
-/// "Never" ignores the smallest numbers of peers, for which a graph is complete.
+/// "Never" does not hold for the smallest numbers of peers, for which a graph is complete.
 enum class TopologyKind : std::uint8_t {
   complete,        ///< Every rank mixes with every other, with weight 1/n each.
   matching,        ///< Pairs drawn independently in every round.
@@ -59,21 +59,22 @@ constexpr std::string_view to_string(TopologyKind kind) { return topology_names[
 
 /// How peers find the partner of an exchange.
 enum class PairingKind {
-  matching,  ///< A random perfect matching every round, the same at all peers with the same view.
+  matching,  ///< A random perfect matching in each round, the same at all peers with the same view.
   uniform,   ///< Each peer draws its own partner, as in AD-PSGD and Gossiping SGD.
 };
 
 /// A topology's kind and parameters.
 struct Topology {
   TopologyKind kind = TopologyKind::complete;
-  /// random_regular: the number of neighbours of each rank; 0 means 4, or all others if there are
-  /// fewer. base_k: k, the largest number of partners in one round; 0 means 1.
+  /// random_regular: the number of neighbours of each rank. 0 means 4, or all others if there are
+  /// fewer than 4. base_k: k, the largest number of partners in one round. 0 means 1.
   std::size_t degree = 0;
-  /// moshpit: axes of the grid. Its side is this root of n, rounded up.
+  /// moshpit: the number d of axes of the grid. The grid's side is the d-th root of n, rounded up.
   std::size_t dimensions = 2;
-  /// Use (I + W) / 2, which has no negative eigenvalue but half the spectral gap.
+  /// Replaces the weights W with (I + W) / 2, which has no negative eigenvalue but half the
+  /// spectral gap.
   bool lazy = false;
-  /// hosts: one round in this many is between hosts.
+  /// hosts: the number of rounds from one round between hosts to the next.
   std::uint32_t hosts_every = 16;
 
   friend bool operator==(const Topology&, const Topology&) = default;
@@ -90,29 +91,30 @@ struct Share {
   friend bool operator==(const Share&, const Share&) = default;
 };
 
-/// The weights of one round. Row i holds the weights that rank i gives other ranks, by rank; its
-/// own weight makes the row sum to 1. If computed as x_i + sum_j w_ij (x_j - x_i), equal models
-/// stay equal to the bit.
+/// The weights of one round. Row i holds the weights that rank i gives other ranks, sorted by rank.
+/// The weight of its own model makes the row sum to 1. If a round is computed as x_i + sum_j w_ij
+/// (x_j - x_i), equal models stay equal bit for bit.
 using Mixing = std::vector<std::vector<Share>>;
 
 /// The weight that a rank gives its own model.
 double own_share(const Mixing& round, std::size_t rank);
 
-/// Number of rounds after which the sequence repeats: 1 if all are equal, 0 for never (matching).
-/// For `hosts` this holds for even_hosts().
+/// Number of rounds after which the sequence of rounds repeats: 1 if all rounds are equal, 0 if it
+/// never repeats (matching). For `hosts`, the result holds for even_hosts().
 std::size_t period_of(const Topology& topology, std::size_t n);
 
-/// The weights of round `round` for n peers. Only matching, random_regular and hosts use the seed.
-/// The topology must fit n (see problem_of). Peers are ranked by their ids. `hosts` has the number
-/// of each rank's host, from host_numbers(); empty means even_hosts().
+/// The weights of round `round` for n peers, which are ranked by their ids. Only matching,
+/// random_regular and hosts use the seed. The topology must fit n (see problem_of). `hosts` has the
+/// number of each rank's host, from host_numbers(). If it is empty, even_hosts() is assumed.
 Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, std::uint64_t round,
                  std::span<const std::size_t> hosts = {});
 
-/// Properties of a topology that need no matrix. The matrices of all kinds are doubly stochastic:
-/// every row and every column sums to 1, so a round does not change the mean of the models.
+/// Properties of a topology that can be computed without its matrices. The matrices of all kinds
+/// are doubly stochastic: every row and every column sums to 1, so a round does not change the mean
+/// of the models.
 struct Traits {
   bool symmetric = true;  ///< W_ij = W_ji in every round.
-  /// The largest number of other ranks that one rank takes from in a round.
+  /// The largest number of other ranks whose models one rank takes in a round.
   std::size_t degree = 0;
   /// Number of rounds, starting at any multiple of the period, that give every peer the exact mean;
   /// 0 means never.

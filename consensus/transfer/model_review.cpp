@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// The median of the values; of an even number of values the larger of the two in the middle.
+/// The median of the values. If their number is even, it is the larger of the middle two.
 double middle(std::vector<double> values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, at);
@@ -41,9 +41,10 @@ void ModelReview::meet(const std::vector<PeerId>& witnesses, Effects& out) {
   for (const PeerId peer : next_witnesses()) out.send(peer, review_->request);
 }
 
-/// Takes as many further witnesses as may be asked in this round, and returns them.
+/// Adds unasked witnesses to the asked ones, as many as this round allows, and returns them.
 std::vector<PeerId> ModelReview::next_witnesses() {
-  // If a witness contradicts the source, the witness may be the hostile one.
+  // With compares_bits, a witness that contradicts the source may be hostile, so each answer allows
+  // one more witness.
   const std::size_t contrary = options_.compares_bits ? answers() : 0;
   const std::size_t wanted = options_.asked * review_->round + contrary;
   std::vector<PeerId> next;
@@ -55,7 +56,7 @@ std::vector<PeerId> ModelReview::next_witnesses() {
   return next;
 }
 
-/// Asks the witnesses that have not answered, and new ones.
+/// Asks the witnesses that have not answered, and new ones if this round allows more.
 void ModelReview::ask(Effects& out) {
   if (is_alone()) return;
   next_witnesses();
@@ -64,7 +65,7 @@ void ModelReview::ask(Effects& out) {
   }
 }
 
-/// Forgets a witness that will not answer.
+/// Drops a witness unless it has answered.
 void ModelReview::drop(PeerId peer) {
   std::erase_if(review_->witnesses,
                 [&](const Witness& known) { return known.peer == peer && !known.answer; });
@@ -99,7 +100,7 @@ void ModelReview::tick(Time now, Effects& out) {
   }
   if (now < review_->again_at) return;
   review_->again_at = now + options_.again_after;
-  // If there is no other witness, one that had only just begun is asked again.
+  // If no other witness is left, those that had no model yet are asked again.
   if (is_alone()) {
     std::ranges::move(std::exchange(review_->not_ready, {}), std::back_inserter(review_->unasked));
   }
@@ -126,14 +127,14 @@ auto ModelReview::take(Time now) -> std::optional<Verdict> {
   return found;
 }
 
-/// True if a witness has exactly the sketch of the model.
+/// True if the sketch from some witness equals the sketch of the model exactly.
 bool ModelReview::is_matched() const {
   return std::ranges::any_of(review_->witnesses, [&](const Witness& witness) {
     return witness.answer && witness.answer->values == review_->sketch;
   });
 }
 
-/// True if more answers could change nothing.
+/// True if there are enough answers for a verdict.
 bool ModelReview::is_decided() const {
   if (is_alone()) return false;
   if (!options_.compares_bits) return answers() >= std::min(options_.needed, witnesses());
@@ -158,7 +159,7 @@ auto ModelReview::verdict() const -> Verdict {
   return found;
 }
 
-/// True if the model's norm is above the cap, given the norm of a model that we believe.
+/// True if the model's norm is above the cap. `norm` is the norm of a model that we trust.
 bool ModelReview::is_longer_than(double norm) const {
   return options_.norm_cap > 0 &&
          !(norm_of(review_->sketch) <= options_.norm_cap * std::max(norm, 1.0));
@@ -186,7 +187,8 @@ Reason ModelReview::problem_with(const std::vector<const SketchReply*>& replies)
   const bool reports_none = std::ranges::max(reports) == 0;
   const bool are_fresh = replies.size() > 1 && reports_none && widest == 0;
   if (are_fresh && options_.believes_fresh_witnesses) return Reason::none;
-  // Without reports, one witness that copies another could make the median distance zero.
+  // A witness that copies another's answer could make the median gap zero. So if no witness reports
+  // a distance, use the widest gap.
   const double spread =
       std::max(middle(std::move(reports)), reports_none ? widest : middle(std::move(gaps)));
   double allowed = options_.tolerance * spread;

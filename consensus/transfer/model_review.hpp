@@ -15,68 +15,75 @@
 
 namespace gv {
 
-/// Reviews have larger numbers than all downloads in their session, so that their messages are not
-/// confused.
+/// All reviews of a session have larger numbers than this, and all its downloads have smaller ones,
+/// so that their messages cannot be confused.
 inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 
-/// Reviews one downloaded model at a time, if the models of peers are close to each other. The seed
-/// of the sketches is drawn after the download, so its source cannot know the directions. A model
-/// is sound if at least half of the witnesses' models are within `tolerance` times the spread. Each
-/// witness reports its recent distance from others, and its model has a gap to the nearest model of
-/// another witness. The spread is the larger of two medians, that of the reports and that of the
-/// gaps; if no witness reports a distance, it is the widest gap. So if peers report distances, any
-/// answer of one witness in three changes nothing. Cost: a message to each witness and its answer,
-/// one round trip. Pure.
+/// Reviews one downloaded model at a time, by comparing sketches of it with sketches of the models
+/// of other peers, the witnesses. The models of peers must be close to each other. The seed of the
+/// sketches is drawn after the download, so the source cannot know their directions in advance. A
+/// model is sound if it is within `tolerance` times the spread of at least half of the witnesses'
+/// models. Each witness reports how far its model recently was from others. A witness's gap is the
+/// distance from its model to the nearest model of another witness. The spread is the larger of two
+/// medians: that of the reports and that of the gaps. If no witness reports a distance, the spread
+/// is the widest gap. So if peers report distances, one witness in three cannot change the verdict,
+/// whatever it answers. Cost: a message to each witness and its answer, one round trip. Pure.
 ///
-/// The report of a single witness is about recent exchanges, but if it was cut off from the source,
-/// their models may have moved further apart. So with one witness, a distance of `share_of_norm`
-/// times the norm of its model is sound too. An unrelated model of that norm is about 1.4 times as
-/// far away.
+/// A witness reports distances from recent exchanges. If it was cut off from the source, the two
+/// models may have moved further apart. So if there is only one witness, a distance of up to
+/// `share_of_norm` times the norm of its model is sound too. The distance to an unrelated model of
+/// the same norm is about 1.4 times the norm.
 ///
-/// A peer that is gone, or has no model to compare, is not a witness; the next one in order is
-/// asked instead, or the first again if there is no other. If there are too few witnesses by the
-/// time that a review is given, the source is believed within `norm_cap` times the norm of our own
-/// model, if that is known: the source may be the only other peer, but a hostile one may also only
-/// have been the first to say hello. A single witness can lie as well as the source. If they
-/// disagree, the model is refused, and the next source is treated in the same way.
+/// A peer that is gone, or has no model to compare, is not a witness. The next peer is asked
+/// instead or, if there is no other, peers that had no model yet are asked again. If there are too
+/// few witnesses when the time for the review is up, the source is believed, provided that the
+/// model's norm is within `norm_cap` times the norm of our own model or that norm is unknown. The
+/// source may be the only other peer, but it may also be a hostile peer that was the first to say
+/// hello. A single witness can lie just as the source can. If the two disagree, the model is
+/// refused, and the next source is reviewed in the same way.
 class ModelReview {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    double tolerance = 4;        ///< A multiple of the spread.
-    double share_of_norm = 0.5;  ///< A multiple of the norm of a single witness's model.
-    /// A multiple of the median norm of the witnesses' models, or of ours without witnesses; 0:
-    /// off.
+    double tolerance = 4;  ///< A sound model is at most this many spreads away from a witness's.
+    /// A model is also sound within this share of a lone witness's norm.
+    double share_of_norm = 0.5;
+    /// The largest norm of a sound model, as a multiple of the median norm of the witnesses' models
+    /// or, without witnesses, of the norm of our own model. 0 means no limit.
     double norm_cap = 10;
-    std::size_t asked = 4;   ///< Witnesses asked in a round.
-    std::size_t needed = 3;  ///< Number of answers that is enough; later ones are ignored.
-    std::size_t quorum = 1;  ///< With fewer witnesses than this, any model is sound.
-    /// True if all sound models are equal, bit for bit. Then one witness with an equal sketch is
-    /// enough, and the model is doubtful only if no witness has one.
+    std::size_t asked = 4;   ///< Number of witnesses asked in a round.
+    std::size_t needed = 3;  ///< Number of answers that is enough. Later answers are ignored.
+    /// With fewer witnesses than this, a model is sound if its norm is within the cap.
+    std::size_t quorum = 1;
+    /// True if all sound models are equal bit for bit. Then one witness with an equal sketch is
+    /// enough, and the model is doubtful only if no witness has an equal sketch.
     bool compares_bits = false;
-    /// True if any model is sound when two or more witnesses' models are equal and none reports a
-    /// distance: they may have only just begun.
+    /// True if any model counts as sound when two or more witnesses all have equal models and none
+    /// of them reports a distance. Such witnesses may have only just begun.
     bool believes_fresh_witnesses = true;
-    Duration again_after = std::chrono::milliseconds(500);  ///< Unanswered requests are sent again.
-    /// After this time the received answers decide. Without any, more witnesses are asked.
+    /// Pause before unanswered requests are sent again.
+    Duration again_after = std::chrono::milliseconds(500);
+    /// After this time, the answers received so far decide. If there are none, more witnesses are
+    /// asked.
     Duration patience = std::chrono::seconds(2);
-    std::size_t rounds = 5;  ///< After this many rounds without any answer the model is refused.
+    /// Number of rounds without any answer after which the model is refused.
+    std::size_t rounds = 5;
   };
 
   explicit ModelReview(const Options& options) : options_(options) {}
 
-  /// Begins to review the model of the transfer `id`. `our_norm` is the norm of our present model;
-  /// empty: not known. `seed` is random and unknown to all other peers. The review waits for
-  /// witnesses until `meets_until`.
+  /// Begins to review `model` under the transfer id `id`. `our_norm` is the norm of our present
+  /// model, empty if it is unknown. `seed` must be random and unknown to all other peers. The
+  /// review waits for witnesses until `meets_until`.
   void begin(Time now, const TransferId& id, std::span<const float> model,
              std::optional<double> our_norm, std::uint64_t seed, Time meets_until);
-  /// Adds these peers as witnesses if they are new to the review. None of them may be the source.
-  /// Orders them at random.
+  /// Adds those of these peers that are new to the review as witnesses, and asks as many as the
+  /// round allows. None of them may be the source.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
   /// Drops the review because the model is no longer wanted.
   void stop() { review_.reset(); }
 
-  /// Handles SketchReply and Refuse about the review; ignores the rest.
+  /// Handles SketchReply and Refuse about the review, and ignores all other messages.
   void receive(PeerId from, const Message& message);
   void peer_gone(PeerId peer);
   void tick(Time now, Effects& out);
@@ -84,10 +91,11 @@ class ModelReview {
 
   bool is_under_way() const { return review_.has_value(); }
   struct Verdict {
-    Reason problem = Reason::none;      ///< What is wrong with the model; none: the model is sound.
-    std::optional<std::uint64_t> step;  ///< The most steps that a witness has; empty: no answer.
+    /// The reason why the model is not sound. Reason::none if it is sound.
+    Reason problem = Reason::none;
+    std::optional<std::uint64_t> step;  ///< The largest step of a witness; empty if none answered.
   };
-  /// The verdict, once there is one. Taking it ends the review.
+  /// Returns the verdict once there is one, and ends the review.
   std::optional<Verdict> take(Time now);
 
   /// Number of entries kept about witnesses.
@@ -96,8 +104,8 @@ class ModelReview {
     return review_->witnesses.size() + review_->unasked.size() + review_->not_ready.size() +
            review_->met.size();
   }
-  /// The most that held() returns if the review met this many witnesses: all of them were met, and
-  /// each is at most one of asked, unasked and not ready.
+  /// The largest value of held() for a review that has met this many witnesses. Each witness counts
+  /// once as met, and at most once as asked, unasked or not ready.
   static constexpr std::size_t held_max(std::size_t witnesses) { return 2 * witnesses; }
 
  private:
@@ -109,10 +117,11 @@ class ModelReview {
     SketchRequest request;
     SketchValues sketch{};
     std::optional<double> our_norm;
-    std::vector<Witness> witnesses;  ///< The asked witnesses, without those that cannot answer.
-    std::vector<PeerId> unasked;     ///< The first is asked next.
-    std::set<PeerId> met;            ///< All peers that were witnesses at any time.
-    std::vector<PeerId> not_ready;   ///< The witnesses that had no model yet when we asked them.
+    /// The witnesses that were asked, without those that turned out unable to answer.
+    std::vector<Witness> witnesses;
+    std::vector<PeerId> unasked;    ///< Witnesses not asked yet. The first is asked next.
+    std::set<PeerId> met;           ///< All peers that were witnesses at any time.
+    std::vector<PeerId> not_ready;  ///< The witnesses that had no model yet when we asked them.
     std::size_t round = 1;
     Time meets_until{};
     Time again_at{};

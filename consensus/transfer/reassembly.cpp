@@ -1,4 +1,4 @@
-// Checks offsets and lengths.
+// Checks the offsets and lengths of blocks, and counts the bytes that have arrived.
 #include "consensus/transfer/reassembly.hpp"
 
 #include <cstring>
@@ -15,7 +15,7 @@ Reassembly::Reassembly(std::uint64_t total, std::size_t element, std::size_t blo
 
 BlockFit Reassembly::judge(std::uint64_t offset, std::size_t bytes) const {
   if (offset != received_ || bytes == 0) return BlockFit::misplaced;
-  // Subtracted, because the sum may not fit the type.
+  // Subtract instead of adding, because the sum of offset and length might overflow.
   const std::uint64_t missing = total_ - received_;
   if (bytes > missing || bytes % element_ != 0) return BlockFit::bad_length;
   if (bytes < missing && bytes < block_least_) return BlockFit::bad_length;

@@ -1,4 +1,4 @@
-// Assembles one byte vector from the blocks of its transfer, in order.
+// Assembles one byte vector from the blocks of a transfer, in order.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,34 @@ namespace gv {
 
 /// How a block fits the vector that is being assembled.
 enum class BlockFit {
-  next,       ///< It begins where the last one ended, and was taken.
-  misplaced,  ///< Repeated, overlapping, ahead of a missing one, or empty: ignored.
-  /// It extends beyond the end, ends within an element or is too short: its sender is at fault.
+  next,       ///< It begins where the previous block ended, and was taken.
+  misplaced,  ///< It is repeated, overlapping, ahead of a missing block, or empty, and was ignored.
+  /// It extends beyond the end, ends within an element, or is too short. The sender is at fault.
   bad_length,
 };
 
 /// Counts how much of one byte vector has arrived. A sender streams a vector in order, so only the
 /// block that begins at the first missing byte counts. A block that does not fit changes nothing,
-/// whatever it contains; the receiver can ask again for the bytes from received() on. Offsets and
-/// lengths of blocks are checked only here. Pure, and a value.
+/// whatever it contains. The receiver can ask again for the bytes from received() on. Offsets and
+/// lengths of blocks are checked only here. Pure, with value semantics.
 class Reassembly {
  public:
   /// An empty vector, which is complete.
   Reassembly() = default;
   /// A vector of `total` bytes, or of at most `total` until end_at() is called. Each block must end
   /// at the end of an element of `element` bytes, which must divide the total. A block that does
-  /// not complete the vector must have `block_least` bytes; otherwise a sender of tiny blocks could
-  /// take for ever although each block came in time.
+  /// not complete the vector must have at least `block_least` bytes. Otherwise, a sender of tiny
+  /// blocks could take forever, even though each block arrives in time.
   explicit Reassembly(std::uint64_t total, std::size_t element = 1, std::size_t block_least = 1);
 
-  /// Checks a block, and counts it if it is the next. The caller consumes its bytes as a stream.
+  /// Checks a block, and counts it if it is the next one. The caller consumes its bytes as a
+  /// stream.
   BlockFit take(const Block& block);
   /// Like take(), but also copies the bytes into place in `memory`, which has total() bytes, unless
   /// they are already there.
   BlockFit take(const Block& block, std::span<std::byte> memory);
-  /// Where in `memory` a block under way can be received without a copy; empty if it will not fit.
+  /// The part of `memory` into which an arriving block can be received without a copy. Empty if the
+  /// block will not fit.
   std::span<std::byte> place(std::uint64_t offset, std::size_t bytes,
                              std::span<std::byte> memory) const;
 
@@ -47,7 +49,8 @@ class Reassembly {
   /// True if a sender can resume at this offset.
   bool can_resume_at(std::uint64_t offset) const;
 
-  /// Forgets the bytes from `offset` on. It must be the end of an element, at most received().
+  /// Forgets the bytes from `offset` on, which must be the end of an element and at most
+  /// received().
   void go_back_to(std::uint64_t offset);
   /// Shortens the vector to `total` bytes. Returns false and changes nothing if more have arrived,
   /// the vector is shorter already, or `total` is not the end of an element.

@@ -1,4 +1,4 @@
-// Has downloads reviewed, and changes the source if a review finds one wrong.
+// Starts a review of each downloaded state, and changes the source if the review finds it wrong.
 #include "consensus/transfer/reviewed_download.hpp"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-/// A witness first has to finish a job and copy its state, which takes as long as the job.
+/// Number of rounds in which witnesses are asked. It is large because a witness must first finish a
+/// job and copy its state, which takes as long as the job.
 constexpr std::size_t rounds_of_questions = 30;
 
 ModelReview::Options review_options(const ReviewedDownload::Wanted& wanted,
@@ -18,7 +19,7 @@ ModelReview::Options review_options(const ReviewedDownload::Wanted& wanted,
                                .compares_bits = wanted.is_common,
                                .believes_fresh_witnesses = false,
                                .rounds = rounds_of_questions};
-  // A single witness whose model is far away may be right or wrong, and nothing could decide.
+  // If a single witness's model is far from the source's, nothing shows which of the two is wrong.
   (wanted.is_common ? options.asked : options.quorum) = 2;
   return options;
 }
@@ -57,7 +58,7 @@ void ReviewedDownload::stop() {
   review_.stop();
 }
 
-/// Downloads from the next source, or gives up.
+/// Downloads from the next source, or gives up if none is left.
 void ReviewedDownload::ask_next(Time now, Effects& out) {
   if (untried_.empty()) {
     is_wanted_ = false;
@@ -76,7 +77,7 @@ void ReviewedDownload::receive(Time now, PeerId from, const Message& message,
   if (!is_wanted_) return;
   download_.receive(now, from, message, memory, out);
   review_.receive(from, message);
-  // A peer may lack the state although it stands at its version, and another one may have it.
+  // A peer may have reached the version without holding the state. Another peer may hold it.
   const auto* refusal = std::get_if<Refuse>(&message);
   const bool lacks_it =
       refusal != nullptr && refusal->reason == Reason::not_ready && from == source_;
@@ -91,7 +92,7 @@ void ReviewedDownload::receive_block(Time now, PeerId from, const Block& block,
   review(now, memory, out);
 }
 
-/// Begins the review of a state that has just arrived, and notes a verdict.
+/// Begins the review of a state that has just arrived, and acts on a verdict.
 void ReviewedDownload::review(Time now, std::span<const float> memory, Effects& out) {
   if (download_.take()) {
     review_.begin(now, reviews_.next_state(self_, options_.download.stage),
@@ -99,7 +100,8 @@ void ReviewedDownload::review(Time now, std::span<const float> memory, Effects& 
     std::vector<PeerId> witnesses = wanted_.holders;
     if (source_ != wanted_.source) witnesses.push_back(wanted_.source);
     std::erase(witnesses, source_);
-    // Equal versions may hide different bits, and then the parts do not fit together.
+    // States with equal versions may differ in their bits, and then parts from two sources do not
+    // fit together.
     has_others_ = !witnesses.empty();
     if (!has_others_ && is_mixed_) witnesses.push_back(source_);
     draws_.shuffle(std::span(witnesses));

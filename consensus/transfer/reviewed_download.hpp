@@ -14,21 +14,23 @@
 
 namespace gv {
 
-/// The version under which a state travels from `source`: `version` only if any other peer at that
-/// version would send the same bits.
+/// The version that identifies a state sent by `source`. It is `version` itself only if
+/// `is_common` is true, so that every other peer at that version would send the same bits.
 ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_t session,
                         bool is_common);
 
-/// Downloads the state of one peer, and asks others that have it how far theirs is (ModelReview).
-/// If they find it wrong, another of them becomes the source, until each was tried once. A state
-/// that only its source has is believed. But if bytes of an earlier source are part of it, the
-/// source is asked whether the whole is its state. A refused source is not accused, because its
-/// judges may have lied. Pure; the caller owns the memory of the state and passes it in.
+/// Downloads a state from one peer, and asks other holders how far their own states are from the
+/// downloaded one (ModelReview). If the review finds the state wrong, another holder becomes the
+/// source, until each was tried once. A state that only its source holds is believed. But if the
+/// download contains bytes from an earlier source, the last source is asked whether the whole
+/// equals its own state. A source whose state is refused is not accused, because the peers that
+/// judged it may have lied. Pure. The caller owns the memory of the state and passes it in.
 class ReviewedDownload {
  public:
   struct Options {
     StateDownload::Options download;
-    std::size_t compared = 0;  ///< Floats at the beginning of the state that are compared.
+    /// Number of floats that reviews compare, from the beginning of the state.
+    std::size_t compared = 0;
   };
 
   /// A requested download.
@@ -42,12 +44,12 @@ class ReviewedDownload {
 
   ReviewedDownload(PeerId self, const Options& options, const Rng& draws);
 
-  /// Starts a download. Reuses bytes of the same version that arrived before.
+  /// Starts a download. Reuses bytes of the same version that an earlier download received.
   void want(Time now, Wanted wanted, Effects& out);
-  /// Gives up the download without a message, because its session is over.
+  /// Gives up the download and sends no message, because the session is over.
   void stop();
 
-  /// Handles messages about the download and its review; ignores the rest. `memory` as in
+  /// Handles messages about the download and its review, and ignores all others. `memory` is as in
   /// StateDownload.
   void receive(Time now, PeerId from, const Message& message, std::span<const float> memory,
                Effects& out);
@@ -60,10 +62,11 @@ class ReviewedDownload {
   bool is_under_way() const { return is_wanted_; }
   /// The peer that is sending the state, or whose state is under review.
   std::optional<PeerId> source() const;
-  /// The source of a sound state, once the review is over; returned once.
+  /// Returns the source of a state that proved sound, once the review is over. Later calls return
+  /// nullopt.
   std::optional<PeerId> take() { return std::exchange(confirmed_, std::nullopt); }
-  /// True if another peer has confirmed that the state of take() equals its own, or is close
-  /// enough.
+  /// True if another peer has confirmed that the state reported by take() equals its own or is
+  /// close enough to it.
   bool has_witness() const { return has_witness_; }
   /// True if no source had a state that others confirm; cleared by want().
   bool failed() const { return failed_; }
@@ -84,7 +87,7 @@ class ReviewedDownload {
   bool is_wanted_ = false;
   std::vector<PeerId> untried_;  ///< Holders from which we have not downloaded.
   PeerId source_{};
-  bool has_others_ = false;  ///< True if other peers than the source review the download.
+  bool has_others_ = false;  ///< True if peers other than the source review the download.
   bool is_mixed_ = false;    ///< True if bytes of an earlier source may be part of the download.
   std::optional<PeerId> confirmed_;
   bool has_witness_ = false;

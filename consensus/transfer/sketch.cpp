@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t directions = std::tuple_size_v<SketchValues>;
 
-/// Splitmix64. Every output depends on every bit of the seed and the index.
+/// Random bits for an index (Splitmix64). The output depends on every bit of the seed and the
+/// index.
 std::uint64_t draw(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t bits = seed + (index + 1) * 0x9e3779b97f4a7c15ULL;
   bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9ULL;

@@ -1,4 +1,4 @@
-// Notes requests for sketches until the state is there.
+// Holds requests for sketches until our state is available, and limits their number.
 #include "consensus/transfer/sketch_server.hpp"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-/// A sound peer asks once for each of its sources, and again if an answer was lost.
+/// The most sketches for one peer and stage in a generation. A correct peer asks once for each of
+/// its sources, and again if an answer was lost.
 constexpr std::size_t answers_max = 64;
 
 }  // namespace

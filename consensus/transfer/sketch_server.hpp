@@ -1,4 +1,4 @@
-// Answers peers that review a download with sketches of our state in the directions that they drew.
+// Answers peers that review a download: sends sketches of our state in directions that they drew.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 namespace gv {
 
 /// The answering side of a ModelReview within a generation. A sketch takes a pass over the state,
-/// which may have to be copied first, so each peer gets a limited number in a generation, for each
-/// stage. Pure.
+/// which may have to be copied first. So the number of sketches is limited for each peer and stage
+/// in a generation. Pure.
 class SketchServer {
  public:
   explicit SketchServer(std::uint64_t layout_hash) : layout_hash_(layout_hash) {}
 
-  /// Notes or refuses the request. The caller checks whether the peer may ask at all.
+  /// Stores or refuses the request. The caller must have checked that the peer may ask at all.
   void ask(PeerId from, const SketchRequest& request, Effects& out);
-  /// True if a peer is waiting for a sketch of that stage.
+  /// True if a peer is waiting for a sketch of this stage.
   bool is_waited_for(std::uint32_t stage = 0) const;
-  /// Sends a sketch of the stage's state, which is at `step`, to all peers that are waiting for it.
+  /// Sends a sketch of the stage's state, which is at `step`, to all peers that are waiting for
+  /// one.
   void answer(std::uint32_t stage, std::span<const float> values, std::uint64_t step, Effects& out);
-  /// Forgets all requests because their generation is over.
+  /// Forgets all requests, because their generation is over.
   void clear() { asked_.clear(); }
 
   friend class Fields;
@@ -34,7 +35,7 @@ class SketchServer {
  private:
   struct Asked {
     SketchRequest request;
-    bool is_open = false;  ///< True if it is waiting for an answer.
+    bool is_open = false;  ///< True if the peer is waiting for an answer.
     std::size_t answers = 0;
   };
 

@@ -1,4 +1,4 @@
-// Requests states, changes sources, and decides which bytes may be kept across them.
+// Requests states, changes sources, and decides which bytes may be kept when the source changes.
 #include "consensus/transfer/state_download.hpp"
 
 #include <algorithm>
@@ -53,8 +53,8 @@ void StateDownload::stop() {
   wanted_.reset();
 }
 
-/// Blocks may arrive before their source names their version. If we give the download up before
-/// that, the blocks may have any version and are dropped.
+/// Drops the received bytes if the source has not named their version yet. Blocks may arrive before
+/// the version.
 void StateDownload::drop_unproved() {
   if (wanted_ && wanted_->begun && !wanted_->accepted) start_over();
 }
@@ -83,7 +83,7 @@ void StateDownload::ask_next(Time now, Effects& out) {
     mine.deadline = now + options_.retry_after;
     return;
   }
-  // Blocks of an unknown version cannot be continued.
+  // Bytes of an unknown version cannot be used with another source.
   if (!version_) start_over();
   mine.source = mine.sources[mine.next++];
   mine.id = numbers_.next_state(self_, options_.stage);
@@ -117,7 +117,8 @@ void StateDownload::accept(Time now, const TransferAccepted& accepted, Effects& 
   }
   if (expected_ && version != *expected_) return change_source(now, Reason::stale, out);
   if (wanted_->begun) {
-    // The lane was faster than the control link, and its blocks were added to those that we had.
+    // Blocks of this source that arrived before this message were added to those that we had. If
+    // the versions differ, the new and the old blocks do not fit together.
     const bool is_mixed = version_ && *version_ != version;
     if (is_mixed) start_over();
     if (is_mixed) return change_source(now, Reason::stale, out);
@@ -140,7 +141,7 @@ void StateDownload::receive(Time now, PeerId from, const Message& message,
   if (id == nullptr || id->kind != TransferKind::state || id->owner != self_) return;
   const auto* accepted = std::get_if<TransferAccepted>(&message);
   if (!is_from_source(from, *id)) {
-    // This source still serves a download that we gave up.
+    // The source still serves a download that we have given up.
     if (accepted != nullptr) out.send(from, Abort{*id, Reason::stale});
     return;
   }
@@ -161,7 +162,7 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
   if (!is_from_source(from, block.id)) return;
   check(memory.size() == options_.elements, "the memory has room for the state");
   const bool is_first = !wanted_->begun && !wanted_->accepted;
-  // The source begins at 0, so its version differs from the one that we have a part of.
+  // The source begins at 0, so its version differs from that of the bytes that we hold.
   if (is_first && block.offset == 0) start_over();
   const BlockFit fit = blocks_.take(block, std::as_writable_bytes(memory));
   if (fit == BlockFit::bad_length) change_source(now, Reason::bad_length, out);
@@ -202,7 +203,7 @@ void StateDownload::lane_refused(Time now, PeerId peer, Effects& out) {
 
 void StateDownload::peer_gone(Time now, PeerId peer, Effects& out) {
   if (!wanted_) return;
-  // A peer that is gone is not tried in another round.
+  // A peer that is gone is not tried again in a later round.
   const bool is_source = source() == peer;
   const auto found = std::ranges::find(wanted_->sources, peer);
   if (found != wanted_->sources.end()) {

@@ -1,4 +1,4 @@
-// Accepts or refuses requests and sends states, each from the right offset on.
+// Accepts or refuses requests, and sends each state from the right offset on.
 #include "consensus/transfer/state_server.hpp"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace gv {
 namespace {
 
-/// A state is dropped no sooner than a link of this rate has sent it, 1 Mbit/s.
+/// Bytes per second of a 1 Mbit/s link. A download gets the time that such a link needs for its
+/// state.
 constexpr double slowest_bytes_per_second = 125'000;
 
 }  // namespace
@@ -20,7 +21,8 @@ bool StateServer::ask(Time now, PeerId from, const StateRequest& request, bool i
   const std::pair key{from, request.id.stage};
   const auto known = served_.find(key);
   if (known != served_.end() && known->second.request.id == request.id) {
-    // A peer that waits may have missed our acceptance; others never ask twice with the same id.
+    // With `waits`, a peer asks again if it missed our acceptance. Otherwise, peers never ask twice
+    // with the same id.
     if (options_.waits && known->second.state) {
       accept(from, known->second, options_.layout_hash, out);
     }
@@ -56,7 +58,7 @@ Duration StateServer::time_for(const Served& served) const {
          from_seconds(static_cast<double>(bytes) / slowest_bytes_per_second);
 }
 
-/// The offset from which to send: 0 if the peer's part has another version.
+/// The offset from which to send. It is 0 if the bytes that the peer has are of another version.
 std::uint64_t StateServer::offset_of(const StateRequest& request, const State& state) {
   const Reassembly blocks(state.payload.bytes.size(), sizeof(float));
   const bool goes_on = request.version == state.version && blocks.can_resume_at(request.offset);
@@ -101,7 +103,7 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
   const auto* resume = std::get_if<Resume>(&message);
   Served* served = find(from, *id);
   if (served == nullptr) {
-    // Otherwise the peer would wait for blocks that do not come.
+    // Without this answer, the peer would wait for blocks that never come.
     if (resume != nullptr) out.send(from, Abort{*id, Reason::stale});
     return;
   }
@@ -115,7 +117,7 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
     const Payload& payload = served->state->payload;
     const Reassembly blocks(payload.bytes.size(), sizeof(float));
     if (!blocks.can_resume_at(resume->offset)) return;
-    // Only a download that goes on may take longer.
+    // Only a download that makes progress gets more time.
     if (resume->offset > served->furthest) {
       served->furthest = resume->offset;
       served->until = now + time_for(*served);
@@ -125,8 +127,8 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
   }
 }
 
-/// The peer may have noticed the loss before us, and our answer to its Resume may have been lost
-/// with the lane.
+/// Sends again from the offset at which the peer last asked to resume. The peer may have noticed
+/// the loss before us, and our answer to its Resume may have been lost with the lane.
 void StateServer::lane_lost(PeerId peer, Effects& out) {
   for (const auto& [key, served] : served_) {
     if (key.first != peer || !served.asked) continue;

@@ -13,42 +13,46 @@
 
 namespace gv {
 
-/// The serving side of the download of a state (StateDownload is the other). A peer that already
-/// has a part of the same version gets only the rest. Pure.
+/// The serving side of a state's download (StateDownload is the requesting side). A peer that
+/// already has part of the same version gets only the bytes that it lacks. Pure.
 class StateServer {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    std::size_t served_max = 4;  ///< Downloads served at a time; further peers are refused as busy.
-    /// If true, a request for a missing state waits until the state is provided; otherwise it is
-    /// refused as not ready.
+    /// Number of downloads served at a time. Further peers are refused as busy.
+    std::size_t served_max = 4;
+    /// If true, a request for a missing state waits until the state is provided. If false, the
+    /// request is refused as not ready.
     bool waits = false;
-    /// A download is dropped this long after its request, and after each Resume that asks for more
-    /// than the one before. In addition a state gets the time that a link of 1 Mbit/s needs for it.
+    /// Time after which a download is dropped, counted from its request or from its last Resume
+    /// with a larger offset than before. The time that a link of 1 Mbit/s needs for the state is
+    /// added.
     Duration serve_deadline = std::chrono::minutes(10);
   };
 
   /// A state in the form in which it can be sent.
   struct State {
     ModelVersion version;
-    Payload payload;  ///< Its floats. Held only as long as downloads of it last.
+    /// The floats of the state. The server holds them only until their downloads end.
+    Payload payload;
   };
 
   explicit StateServer(const Options& options) : options_(options) {}
 
-  /// Accepts or refuses a request. Checks that the peer asks for itself and has the same layout;
-  /// the caller checks whether it may ask at all. Returns true if the request now waits for
-  /// provide(), which the caller may call at once if the state `is_there`.
+  /// Accepts or refuses a request. Checks that the peer asks for itself and has the same layout.
+  /// The caller must have checked that the peer may ask at all. `is_there` says whether the state
+  /// is available. Returns true if the request now waits for provide(). If the state is available,
+  /// the caller may call provide() at once.
   bool ask(Time now, PeerId from, const StateRequest& request, bool is_there, Effects& out);
   /// Sends the state of the stage to all peers that are waiting for it. Returns their number.
   std::size_t provide(std::uint32_t stage, const State& state, Effects& out);
-  /// Handles Resume, Ready and Abort about a state; ignores the rest. A Resume of a download that
-  /// we do not serve any more is answered with Abort.
+  /// Handles Resume, Ready and Abort about a state, and ignores all other messages. A Resume of a
+  /// download that we no longer serve is answered with Abort.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   void lane_lost(PeerId peer, Effects& out);
   /// Drops the downloads of a peer that can no longer be reached.
   void forget(PeerId peer);
-  /// Drops all downloads without a message because their session is over.
+  /// Drops all downloads and sends no message, because the session is over.
   void clear() { served_.clear(); }
   void tick(Time now);
   Time deadline() const;
@@ -67,9 +71,10 @@ class StateServer {
   /// A download of another peer.
   struct Served {
     StateRequest request;
-    std::optional<State> state;          ///< Empty: the peer is waiting for the state.
-    std::optional<std::uint64_t> asked;  ///< The offset that it last asked us to resume at.
-    std::uint64_t furthest = 0;          ///< The largest offset that it has asked for.
+    std::optional<State> state;  ///< Empty while the peer is waiting for the state.
+    /// The offset at which the peer last asked us to resume, if it has.
+    std::optional<std::uint64_t> asked;
+    std::uint64_t furthest = 0;  ///< The largest offset at which the peer has asked us to resume.
     Time until{};
   };
 

@@ -1,4 +1,4 @@
-// The rule by which revocations count, worked out like a debate: what no one contests stands.
+// Works out which revocations count, as in a debate: a revocation that is not contested stands.
 #include "consensus/trust/revocations.hpp"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ bool passes_by(const Revocation& revocation, const PeerKey& key) {
                              [&](const Certificate& one) { return one.key == key; });
 }
 
-/// The first peer of the chain; the swarm's key if there is none.
+/// The key of the first peer in the chain, or the swarm's key if the chain is empty.
 const PeerKey& root_of(const Revocation& revocation) {
   return revocation.chain.empty() ? revocation.swarm : revocation.chain.front().key;
 }
 
-/// The order in which revocations of one key get the key's places. Short chains come first, because
-/// they depend on fewer keys.
+/// True if `a` gets one of the places for revocations of a key before `b` does. Short chains come
+/// first, because they depend on fewer keys.
 bool has_place_before(const Revocation& a, const Revocation& b) {
   return std::tuple(a.chain.size(), root_of(a), a.issuer) <
          std::tuple(b.chain.size(), root_of(b), b.issuer);
@@ -84,7 +84,8 @@ void Revocations::judge() {
       all.push_back(&one);
     }
   }
-  // For each key, the keys that contest it, and the number of these that have not lost their force.
+  // For each revocation, the revocations that it contests, and the number of valid revocations that
+  // contest it.
   std::vector<std::vector<std::size_t>> contested_by_it(all.size());
   std::vector<std::size_t> contesters(all.size(), 0);
   for (std::size_t i = 0; i < all.size(); ++i) {

@@ -1,4 +1,4 @@
-// The revocations of a swarm: which are proved, which count, and which are kept.
+// The revocations of a swarm: decides which are proved, which count, and which are kept.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,12 @@
 
 namespace gv {
 
-/// How long a certificate is valid. Peers renew those of live members after half of this time.
+/// How long a certificate is valid. Peers renew the certificates of live peers after half of this
+/// time.
 inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 
-/// Clocks may differ by this much before a certificate is refused for lasting too long.
+/// The difference between clocks that is tolerated before a certificate is refused for lasting too
+/// long.
 inline constexpr std::uint64_t clock_slack_s = 24 * 3600;
 
 /// A revocation is kept until all older certificates of its key have expired.
@@ -22,26 +24,26 @@ inline constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 
 /// The largest number of keys whose revocations a peer keeps.
 inline constexpr std::size_t revoked_max = 1024;
 
-/// The most revocations of one key that a peer keeps. They are from different issuers, and at most
-/// two of them have chains that begin with the same peer.
+/// The largest number of revocations of one key that a peer keeps. They are from different issuers,
+/// and at most two of them have chains that begin with the same peer.
 inline constexpr std::size_t issuers_max = 4;
 
 /// True if the revocation shows that its issuer may revoke: its chain leads from the swarm's key to
-/// the issuer, whose own certificate was valid at the time of signing, and does not contain the
-/// revoked key. Checks no signatures.
+/// the issuer and does not contain the revoked key, and the issuer's own certificate was valid at
+/// the time of signing. Does not check signatures.
 bool has_sound_chain(const Revocation& revocation);
 
-/// Proved revocations, and which of them count.
+/// Holds proved revocations, and decides which of them count.
 ///
-/// A revocation does not count if a key in its chain is revoked by another that counts. There is
-/// one exception: a key has no say in its own revocation, so a revocation whose chain contains the
-/// key that another one revokes does not weaken that other one. If revocations weaken each other in
-/// a circle, all of the circle count. So what counts depends only on the set of revocations, and
-/// not on the order in which they came.
+/// A revocation does not count if a key in its chain is revoked by another revocation that counts.
+/// There is one exception: a key has no say in its own revocation. If revocation A revokes a key
+/// that is in the chain of revocation B, then B does not weaken A. If revocations weaken each other
+/// in a circle, all of them count. So only the set of revocations decides which of them count, not
+/// the order in which they arrived.
 class Revocations {
  public:
-  /// Adds a checked revocation. Returns false if it is held already or if better ones fill its
-  /// places. Call judge() before asking again which revocations count.
+  /// Adds a checked revocation. Returns false if it is already held, or if better revocations fill
+  /// the places for its key. Call judge() afterwards, before asking which revocations count.
   bool add(const Revocation& revocation);
 
   /// Drops the revocations of a key, to make room.
@@ -49,13 +51,13 @@ class Revocations {
   /// Drops expired revocations. Returns the keys that have none left.
   std::vector<PeerKey> drop_expired(std::uint64_t wall_s);
 
-  /// Works out which revocations count. Linear in their number.
+  /// Works out which revocations count, in time proportional to their number.
   void judge();
 
   bool is_revoked(const PeerKey& key) const { return counting_.contains(key); }
   /// The revocations of the key that count; null if none does.
   const std::vector<Revocation>* counting(const PeerKey& key) const;
-  /// All keys with revocations that count, and these revocations.
+  /// All keys with revocations that count, and those revocations.
   const std::map<PeerKey, std::vector<Revocation>>& counting() const { return counting_; }
   /// All held revocations by key, whether they count or not.
   const std::map<PeerKey, std::vector<Revocation>>& held() const { return held_; }

@@ -1,4 +1,4 @@
-// The rules by which certificates count, and how they travel.
+// Decides which certificates count, takes and stores them, and passes them on.
 #include "consensus/trust/trust.hpp"
 
 #include <algorithm>
@@ -11,17 +11,20 @@
 namespace gv {
 namespace {
 
-/// Number of peers that hear of news at once; the others hear of it from these, or by comparing.
+/// Number of peers to which a peer sends news at once. Others get the news from these, or by
+/// comparing what they hold.
 constexpr std::size_t told_at_once = 8;
 
-/// Pause before a peer sends everything again to another one that still holds the same.
+/// Pause before a peer again sends everything to another peer, if both still hold the same as
+/// before.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer sends everything again to anybody, so that short messages cannot cause many
+/// Pause before a peer again sends everything to any peer, so that short messages cannot cause many
 /// long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
-/// The two keys with the same 31 bytes and the same last seven bits have one CURVE key.
+/// The key that differs from `key` only in the highest bit of the last byte. Both correspond to the
+/// same CURVE key.
 PeerKey twin_of(PeerKey key) {
   key.back() ^= 0x80;
   return key;
@@ -91,7 +94,7 @@ bool Trust::is_better_right(const Certificate& a, const Certificate& b) const {
          std::tie(counts_b, far_a, b.expires_s, b.signature);
 }
 
-/// True if we hold anything that the key has signed.
+/// True if a certificate of another key, or the chain of a revocation, depends on this key.
 bool Trust::is_needed(const PeerKey& key) const {
   const auto is_of = [&](const std::optional<Certificate>& certificate) {
     return certificate && certificate->issuer == key && certificate->key != key;
@@ -114,7 +117,7 @@ bool Trust::is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& by
   return signer_->verify_key(issuer, bytes, signature);
 }
 
-/// Stores a certificate. Returns false if the entry has better ones.
+/// Stores a certificate in its key's entry. Returns false if the entry already has better ones.
 bool Trust::keep(Entry& entry, const Certificate& certificate) const {
   bool is_kept = false;
   const auto later = [&](const Certificate& a, const Certificate& b) {
@@ -174,8 +177,8 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
   return Outcome::taken;
 }
 
-/// Drops keys that do not belong to the swarm, unless the membership of another key depends on
-/// them.
+/// Drops every key that does not belong to the swarm, unless another key's membership depends on
+/// it.
 void Trust::make_room(std::uint64_t wall_s) {
   std::set<PeerKey> needed;
   for (const auto& [key, entry] : entries_) {
@@ -225,7 +228,8 @@ bool Trust::is_proved(const Revocation& revocation) const {
          is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature);
 }
 
-/// The revocation of a known key replaces that of an unknown key, so that junk keys exclude none.
+/// True if there is room for a revocation of this key. A known key's revocation may replace an
+/// unknown key's, so that junk keys cannot keep it out.
 bool Trust::has_room_for(const PeerKey& key) {
   const auto& held = revocations_.held();
   if (held.contains(key) || held.size() < revoked_max) return true;
@@ -247,7 +251,7 @@ Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
       !has_sound_chain(revocation) || !are_timely(revocation.chain)) {
     return Outcome::unchanged;
   }
-  Time* rested_at = nullptr;  // If this replaces a revocation, its issuer's budget for that.
+  Time* rested_at = nullptr;  // The issuer's budget, if this revocation replaces an earlier one.
   const auto held = revocations_.held().find(revocation.key);
   if (held != revocations_.held().end()) {
     const auto same = std::ranges::find(held->second, revocation.issuer, &Revocation::issuer);
@@ -274,7 +278,8 @@ void Trust::judge(Time now) {
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
-  // A peer that was stopped for long may hear that it lost its place before it hears of a new one.
+  // A peer that was stopped for long may hear that it lost its place before it hears of a new
+  // place.
   if (accepted(options_.self) != nullptr) belonged_ = now;
   bool took = false, is_forged = false;
   bool is_new = true;
@@ -299,7 +304,7 @@ bool Trust::take_all(Time now, const Certificates& message, Source source) {
     took = true;
   }
   if (!fresh_.revocations.empty()) judge(now);
-  // The items before a forged one are stored, so they count.
+  // The items that precede a forged one have been stored, so they count.
   if (took) {
     ++changes_;
     refresh(now);
@@ -311,7 +316,7 @@ void Trust::restore(Time now, const std::vector<Certificate>& certificates,
                     const std::vector<Revocation>& revocations) {
   take_all(now, {.held = {}, .certificates = certificates, .revocations = revocations},
            Source::own_record);
-  fresh_ = {};  // Others find what they lack when they compare.
+  fresh_ = {};  // Nothing to pass on: peers find what they lack when they compare.
   newly_revoked_.clear();
   belonged_ = now;
 }
@@ -369,7 +374,8 @@ void Trust::show(Time now, const Certificates& shown, const View& live, Effects&
   const PeerKey& root = shown.certificates.front().issuer;
   const PeerKey key = shown.certificates.back().key;
   if (accepted(key) != nullptr || (root != options_.swarm && !entries_.contains(root))) return;
-  // Judged on a copy, so that a stranger cannot fill our tables with items that prove nothing.
+  // Check the items on a copy, so that a stranger cannot fill our tables with items that prove
+  // nothing.
   Trust judged = *this;
   const Certificates chain{.held = {}, .certificates = shown.certificates, .revocations = {}};
   if (!judged.take_all(now, chain, Source::other_peer)) return;
@@ -395,7 +401,7 @@ std::vector<Certificate> Trust::own_chain() const {
   return chain;
 }
 
-/// Passes on what is new to us. A peer that receives it passes it on in turn.
+/// Passes on what is new to us. Peers that receive it pass it on in turn.
 void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
   if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
   fresh_.held = held_;
@@ -427,7 +433,7 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
   for (const Certificates& part : in_parts(all)) out.send(to, part);
 }
 
-/// Forgets expired revocations, and expired certificates on which no other one depends.
+/// Forgets expired revocations, and expired certificates on which nothing else depends.
 void Trust::forget_expired(Time now) {
   if (jumped_ && now < *jumped_ + clock_believed_after) return;
   const std::uint64_t wall_s = wall(now);
@@ -436,7 +442,7 @@ void Trust::forget_expired(Time now) {
   std::vector<PeerKey> unneeded;
   for (const auto& [key, entry] : entries_) {
     const bool is_old = entry.newest->expires_s + certificate_lifetime_s < wall_s;
-    // The entry of a revoked key says how long its revocation has to last.
+    // The entry of a revoked key determines how long its revocation has to last.
     if (is_old && !is_needed(key) && !is_revoked(key)) unneeded.push_back(key);
   }
   for (const PeerKey& key : unneeded) entries_.erase(key);

@@ -25,31 +25,33 @@ namespace gv {
 /// The largest number of keys whose certificates a peer keeps.
 inline constexpr std::size_t certified_max = 1024;
 
-/// A peer accepts this many certificates of one key at once, and one more in each interval, and as
-/// many revocations by one issuer that replace earlier ones. A hostile peer that may invite could
-/// sign new ones without end, and each is checked and passed on by all. Peers compare what they
-/// hold, so certificates and revocations that come too soon are offered again.
+/// A peer accepts this many certificates of one key at once, and one more in each interval. The
+/// same limits hold for revocations by one issuer that replace earlier ones. Otherwise, a hostile
+/// peer that may invite could sign new ones without end, and all peers would check them and pass
+/// them on. Certificates and revocations that come too soon are not lost: they are offered again
+/// whenever peers compare what they hold.
 inline constexpr int replacements = 16;
 inline constexpr Duration replacing_every = std::chrono::seconds(5);
 
-/// A reading of the clock that differs more from the one before is not believed at once.
+/// A clock reading that differs by more than this from what we expected is not believed at once.
 inline constexpr std::uint64_t clock_jump_s = 3600;
 inline constexpr Duration clock_believed_after = std::chrono::hours(1);
 
 /// A peer whose inviter is revoked, or whose certificate has expired, waits this long for another
-/// certificate before it leaves. After a partition the other side may have certified it already.
+/// certificate before it leaves. After a partition, the other side may already have certified it.
 inline constexpr Duration patience_of_the_uncertified = std::chrono::seconds(20);
 
-/// One peer's certificates and revocations of its swarm.
+/// The certificates and revocations of a swarm that one peer holds.
 ///
-/// A key may invite if the swarm's key, or another key that may invite, has certified this. A key
-/// belongs to the swarm while it has such a certificate that has not expired. The right to invite
-/// does not expire with it, so the certificates that a dead peer has signed stay valid; but a new
-/// one is accepted only if its issuer belongs to the swarm now, so an old stolen key is worthless.
-/// A revocation carries its issuer's certificates, and Revocations decides which ones count. A peer
-/// that may invite and has believed a revocation for a while signs it too, so it holds even if its
-/// first issuer is revoked. Later revocations by a revoked key find no second issuer, and can only
-/// count against the single issuer of that key's own revocation.
+/// A key may invite if the swarm's key, or another key that may invite, has certified that it may.
+/// A key belongs to the swarm while it has a certificate, signed by such a key, that has not
+/// expired. The right to invite does not expire with the certificate, so the certificates that a
+/// dead peer has signed stay valid. But a new certificate is accepted only if its issuer belongs to
+/// the swarm now, so an old stolen key is worthless. A revocation carries its issuer's
+/// certificates, and Revocations decides which revocations count. A peer that may invite and has
+/// believed a revocation for a while signs it too, so the revocation holds even if its first issuer
+/// is revoked. Later revocations by a revoked key find no second issuer, and can only count against
+/// a peer that is the only issuer of that key's own revocation.
 class Trust {
  public:
   struct Options {
@@ -61,41 +63,43 @@ class Trust {
     const Signer* swarm_signer = nullptr;
   };
 
-  /// `signer` signs as `options.self`, and outlives this object.
+  /// `signer` signs as `options.self`, and must outlive this object.
   Trust(Options options, const Signer& signer, Rng rng);
 
-  /// Takes certificates that this peer has kept on its disk, or that its inviter has sent. Ignores
-  /// those that are unsigned or not of this swarm.
+  /// Takes certificates and revocations that this peer has kept on its disk, or that its inviter
+  /// has sent. Ignores items that lack a valid signature or are of another swarm.
   void restore(Time now, const std::vector<Certificate>& certificates,
                const std::vector<Revocation>& revocations);
 
-  /// Takes what another peer passes on, and answers if the other peer holds something else.
+  /// Takes certificates and revocations that another peer passes on. Answers if that peer does not
+  /// hold the same as we do.
   void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
 
-  /// Takes the certificates that a peer without a link shows, if together they prove that one more
-  /// key belongs to the swarm. Does not answer.
+  /// Takes the certificates that a peer without a link to us shows, if they prove that another key
+  /// belongs to the swarm. Does not answer.
   void show(Time now, const Certificates& shown, const View& live, Effects& out);
 
-  /// Call when a link with the peer is up: both compare what they hold.
+  /// Call when a link with the peer is up. Both peers then compare what they hold.
   void contact(PeerId peer, Effects& out) const;
 
-  /// At intervals compares with another live peer, renews the certificates of live peers, and
-  /// forgets expired ones.
+  /// At intervals, compares what this peer holds with another live peer, renews the certificates of
+  /// live peers, and forgets expired certificates.
   void tick(Time now, const View& live, Effects& out);
   Time deadline() const { return next_; }
 
-  /// Certifies a peer. Returns nullopt if this peer may not invite, if it already holds as many
-  /// certificates as it can, or if the key is revoked.
+  /// Certifies the peer with this key. Returns nullopt if we may not invite, if we already hold as
+  /// many certificates as we can, or if the key is revoked.
   std::optional<Certificate> certify(Time now, const PeerKey& key, const std::string& name,
                                      bool may_invite, const View& live, Effects& out);
 
   /// Revokes the certificates of the peer with this name or id. Refused if several peers have the
-  /// name, because a hostile peer can give any name. Peers whose places depend on its certificates
-  /// keep them through certificates of this peer, unless they are to be removed with it.
+  /// name, because a hostile peer can take any name. Peers whose places depend on the revoked
+  /// certificates get new certificates from this peer, unless `with_invited` is true, which removes
+  /// them too.
   Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
                   Effects& out);
 
-  /// A name that no other peer has: the wanted one, or that name with a number at its end.
+  /// A name that no other peer has: `wanted`, or `wanted` with a number appended.
   std::string free_name(const std::string& wanted, const PeerKey& key) const;
 
   /// True if this peer may sign certificates and revocations.
@@ -113,8 +117,8 @@ class Trust {
   /// Increases with each change of the held certificates.
   std::uint64_t changes() const { return changes_; }
 
-  /// The certificates by which this peer proves to another one that it belongs to the swarm: those
-  /// of the peers between it and the swarm's key, followed by its own.
+  /// The certificates by which this peer proves that it belongs to the swarm: those of the peers
+  /// between the swarm's key and this peer, followed by its own.
   std::vector<Certificate> own_chain() const;
 
   /// All held certificates, sorted by key.
@@ -122,11 +126,11 @@ class Trust {
   std::vector<Revocation> revocations() const { return revocations_.all(); }
 
   const Options& options() const { return options_; }
-  /// Seconds since 1970.
+  /// Wall-clock time in seconds since 1970.
   std::uint64_t wall(Time now) const;
-  /// Uses another reading of the clock from now on, because the clock may be set and the machine
-  /// may sleep. A reading far from the one before may be wrong, so for an hour nothing is
-  /// forgotten.
+  /// Uses a new reading of the wall clock from now on, because the clock may be adjusted and the
+  /// machine may sleep. A reading far from the expected one may be wrong, so nothing is forgotten
+  /// for an hour.
   void set_wall(Time now, std::uint64_t wall_s) {
     const std::uint64_t before = wall(now);
     if (std::max(before, wall_s) - std::min(before, wall_s) > clock_jump_s) jumped_ = now;
@@ -136,41 +140,44 @@ class Trust {
  private:
   /// The certificates of one key.
   struct Entry {
-    std::optional<Certificate> newest;  ///< The certificate that expires last, if possible one that
-                                        ///< counts.
-    std::optional<Certificate> right;   ///< The certificate by which it may invite most directly.
-    Time rested_at{};                   ///< When the full number can be replaced at once again.
+    /// The certificate that expires last. One that counts is preferred to one that does not.
+    std::optional<Certificate> newest;
+    /// The certificate that gives the key the right to invite through the shortest chain.
+    std::optional<Certificate> right;
+    Time rested_at{};  ///< When the key's whole budget of replacements is available again.
   };
   enum class Source { own_record, other_peer };
   enum class Outcome { unchanged, taken, forged };
 
   Outcome take(Time now, const Certificate& certificate, Source source);
   Outcome take(Time now, const Revocation& revocation);
-  /// Takes certificates until none is new, because one may depend on a later one, and then
-  /// revocations. Accepted ones are also added to `fresh_`. Returns false if a signature is forged.
+  /// Takes certificates, repeatedly until none is new, because one may depend on a later one. Then
+  /// takes revocations. Accepted items are also added to `fresh_`. Returns false if a signature is
+  /// forged.
   bool take_all(Time now, const Certificates& message, Source source);
   bool is_signed_by(const PeerKey& issuer, const std::vector<std::byte>& bytes,
                     const Signature& signature) const;
   bool keep(Entry& entry, const Certificate& certificate) const;
   bool is_current(const PeerKey& key, std::uint64_t wall_s) const;
-  /// True if `key` may sign for others without the help of the key `without` and of revoked keys.
-  /// `left` certificates may be between it and the swarm's key.
+  /// True if `key` may sign for others without the help of the key `without` or of revoked keys. At
+  /// most `left` certificates may lead from the swarm's key to `key`.
   bool is_entitled(const PeerKey& key, std::size_t left, const PeerKey& without = {}) const;
-  /// True if the issuer may sign for others.
+  /// True if the certificate's issuer may sign for others.
   bool counts(const Certificate& certificate) const;
   /// Of the certificates that count, the one that expires last; null if none counts.
   const Certificate* latest(const Entry& entry) const;
-  /// The number of certificates from the swarm's key to this one, at most `left`.
+  /// The number of certificates that lead from the swarm's key to `key`; `left` + 1 if there are
+  /// more than `left`.
   std::size_t distance(const PeerKey& key, std::size_t left) const;
   bool is_better_right(const Certificate& a, const Certificate& b) const;
   void make_room(std::uint64_t wall_s);
-  /// True if the certificate was signed while its issuer's own was valid, as far as this peer
-  /// knows. So a key whose certificate has long expired cannot sign one with an earlier date.
+  /// True if the certificate was signed while its issuer's own certificate was valid, as far as
+  /// this peer knows. So a key whose certificate has long expired cannot sign a backdated one.
   bool is_timely(const Certificate& certificate) const;
   bool are_timely(const std::vector<Certificate>& chain) const;
   bool is_proved(const Revocation& revocation) const;
   bool has_room_for(const PeerKey& key);
-  /// Follows a change of the revocations.
+  /// Updates everything that depends on the revocations after they have changed.
   void judge(Time now);
   bool is_needed(const PeerKey& key) const;
 
@@ -180,13 +187,13 @@ class Trust {
   std::vector<Certificate> right_of(const PeerKey& key, std::size_t left,
                                     const PeerKey& without) const;
   /// The certificates by which this peer may sign for others without the help of the key `without`.
-  /// The last one is for this peer and valid now. Empty if there are none.
+  /// The last one is this peer's own and is valid now. Empty if there are none.
   std::vector<Certificate> own_right(Time now, const PeerKey& without) const;
   const PeerKey& signing_key() const;
   std::vector<PeerKey> keys_named(std::string_view name) const;
   std::string id_text(const PeerKey& key) const;
-  /// Signs revocations of these keys and takes them like those of another peer. Returns false if
-  /// this peer may revoke none of them.
+  /// Signs revocations of these keys, and takes them as if another peer had sent them. Returns
+  /// false if this peer may revoke none of the keys.
   bool sign_revocations(Time now, const std::vector<PeerKey>& keys);
   void renew(Time now, const View& live);
   void sign_again(Time now, const View& live);
@@ -203,22 +210,23 @@ class Trust {
   Rng rng_;
   PeerId self_;
   std::map<PeerKey, Entry> entries_;
-  std::optional<Time> jumped_;  ///< When the clock has last jumped.
+  std::optional<Time> jumped_;  ///< When the clock last jumped.
   Revocations revocations_;
-  /// When the full number of an issuer's revocations can be replaced at once again.
+  /// For each issuer, when its whole budget of replacements is available again.
   std::map<PeerKey, Time> revokers_rested_at_;
-  std::map<PeerKey, Time> revoked_since_;  ///< Since when this peer has believed each revocation.
-  std::vector<PeerKey> newly_revoked_;     ///< Revoked keys that are not reported yet.
+  std::map<PeerKey, Time> revoked_since_;  ///< When this peer began to believe each revocation.
+  std::vector<PeerKey> newly_revoked_;     ///< Revoked keys that have not been reported yet.
   std::vector<Certificate> accepted_;
-  std::uint64_t next_expiry_s_ = 0;  ///< The next expiry of an accepted certificate.
+  /// When the next accepted certificate expires, in seconds since 1970.
+  std::uint64_t next_expiry_s_ = 0;
   std::uint64_t version_ = 0;
   std::uint64_t changes_ = 0;
   Digest held_{};
   Time next_{};
-  Time belonged_{};     ///< When this peer last belonged to the swarm, according to the ticks.
-  Certificates fresh_;  ///< Accepted, and not passed on yet.
-  /// What both sides held when we last sent a peer everything. While both still hold the same,
-  /// sending again helps only if the messages were lost.
+  Time belonged_{};     ///< When this peer was last known to belong to the swarm.
+  Certificates fresh_;  ///< Items that were accepted but not passed on yet.
+  /// Digests of what we and a peer held when we last sent that peer everything. While both still
+  /// hold the same, sending again helps only if the messages were lost.
   struct SentAll {
     Digest ours{}, theirs{};
     Time at{};

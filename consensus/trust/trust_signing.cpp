@@ -1,4 +1,4 @@
-// What a peer signs in its own name: certificates of guests, renewals, and revocations.
+// Signs items in a peer's own name: certificates of guests, renewals, and revocations.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -8,16 +8,16 @@
 namespace gv {
 namespace {
 
-/// How long a peer believes a revocation before it signs it too. In that time a peer that has come
-/// back hears whether the issuer has been revoked in the meantime.
+/// How long a peer believes a revocation before it signs one too. This gives a peer that has just
+/// come back the time to hear whether the issuer has itself been revoked.
 constexpr Duration signed_again_after = std::chrono::seconds(10);
 
-/// A revocation has as many issuers as this, or the swarm's key.
+/// Peers sign a revocation until it has this many issuers, or the swarm's key has signed it.
 constexpr std::size_t issuers_wanted = 2;
 
-/// A key can date revocations up to this long after its own certificate has expired, through
-/// certificates that it signs for itself and for keys below it: each of a chain may end a lifetime
-/// after the one before.
+/// A key can give revocations a date up to this long after its own certificate has expired, by
+/// signing a chain of certificates for itself and for keys below it. Each certificate of the chain
+/// may end a lifetime after the previous one.
 constexpr std::uint64_t dated_after_expiry_s =
     (chain_max - 1) * (certificate_lifetime_s + clock_slack_s);
 
@@ -30,7 +30,7 @@ bool Trust::may_invite(Time now) const {
 }
 
 /// The smallest number that no other peer of the swarm has. Two peers that invite at the same
-/// moment may choose the same one; then two peers train on one shard.
+/// moment may give out the same number, and then two guests train on the same shard.
 std::uint32_t Trust::free_number(const PeerKey& key) const {
   if (const Certificate* own = accepted(key)) return own->number;
   std::set<std::uint32_t> taken;
@@ -88,7 +88,8 @@ std::vector<Certificate> Trust::own_right(Time now, const PeerKey& without) cons
   for (const auto* one : {&found->second.newest, &found->second.right}) {
     if (!*one || !(*one)->may_invite || (*one)->expires_s <= wall(now)) continue;
     const PeerKey& issuer = (*one)->issuer;
-    // A peer that has renewed its own certificate names the earlier one that allowed this.
+    // A peer that has renewed its own certificate includes the earlier one that allowed the
+    // renewal.
     const std::size_t left = issuer == options_.self ? chain_max - 1 : chain_max - 2;
     if (!is_entitled(issuer, left, without)) continue;
     std::vector<Certificate> chain = right_of(issuer, left, without);
@@ -117,7 +118,7 @@ bool Trust::sign_revocations(Time now, const std::vector<PeerKey>& keys) {
   return true;
 }
 
-/// Signs a certificate, and handles it like one from another peer.
+/// Signs a certificate, and takes it as if another peer had sent it.
 Certificate Trust::take_own(Time now, Certificate blank) {
   const Certificate made = signed_certificate(now, std::move(blank));
   take_all(now, {.held = {}, .certificates = {made}, .revocations = {}}, Source::other_peer);
@@ -136,8 +137,8 @@ std::optional<Certificate> Trust::certify(Time now, const PeerKey& key, const st
   return made;
 }
 
-/// The keys of peers with this name, or with this id. A peer whose certificate has expired counts
-/// too: its key can still revoke others with an earlier date.
+/// The keys of peers with this name or id that are not revoked. Peers with expired certificates
+/// count too, because their keys can still sign backdated revocations.
 std::vector<PeerKey> Trust::keys_named(std::string_view name) const {
   std::vector<PeerKey> keys;
   for (const auto& [key, entry] : entries_) {
@@ -179,7 +180,7 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
     return problem("this peer holds as many revocations as it can",
                    "ask again when some of them are over, or begin a new swarm");
   }
-  // The earlier revocations of this key stay in force.
+  // Revocations that counted only through this key must stay in force, so sign them too.
   std::vector<PeerKey> fell;
   for (const auto& [other, counting] : counted) {
     if (!is_revoked(other) && entries_.contains(other)) fell.push_back(other);
@@ -193,8 +194,8 @@ Problems Trust::revoke(Time now, std::string_view name, bool with_invited, const
   return {};
 }
 
-/// Renews the certificates of live peers in the second half of their validity. With several peers
-/// that may invite, chance decides which one renews; near the end all try.
+/// Renews the certificates of live peers in the second half of their validity. If several peers may
+/// invite, chance decides which one renews. Near the end of the validity, all of them try.
 void Trust::renew(Time now, const View& live) {
   if (!may_invite(now)) return;
   const std::vector<Certificate> before = accepted_;
@@ -208,10 +209,10 @@ void Trust::renew(Time now, const View& live) {
   }
 }
 
-/// True if this peer should sign a revocation that counts now, because too few peers have signed
-/// it, because a certificate of the key outlives it, or because it is about to end and the key can
-/// have dated a revocation later, which would count from then on. Chance decides which of several
-/// peers signs.
+/// True if this peer should now sign a revocation of `key`, although other revocations of it count.
+/// There are three reasons: too few peers have signed, a certificate of the key outlives the
+/// revocations, or they are about to end and the key may have signed a revocation with a later
+/// date, which would then count. Chance decides which of several peers signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
   const std::uint64_t last_s =
@@ -234,8 +235,8 @@ bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, 
   return rng_.below(static_cast<std::uint64_t>(others) + 1) == 0;
 }
 
-/// Signs revocations that would otherwise lose their force, and our own ones whose chain has been
-/// revoked.
+/// Signs revocations that would otherwise cease to count. Also signs our own again if their chains
+/// no longer hold.
 void Trust::sign_again(Time now, const View& live) {
   if (!may_invite(now)) return;
   std::vector<PeerKey> due;

@@ -156,7 +156,7 @@ constexpr std::array table = {
     NamedAlgorithm{"sufficient_factors", "compressed",
                    "lockstep with inputs and deltas of dense layers", "Xie 2014",
                    "[run]\nmode = \"allreduce\"\n[allreduce]\nsufficient_factors = true\n"},
-    // ---- Unlike data ----
+    // ---- Data that differ between peers ----
     NamedAlgorithm{"qg_dsgdm", "unlike-data", "momentum of how the mixed model moves", "Lin 2021",
                    "[run]\nmode = \"mixing\"\n[train]\noptimizer = \"sgd\"\n"
                    "[mixing]\ntopology = \"ring\"\ncorrection = \"quasi_global\"\n"},

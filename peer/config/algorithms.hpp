@@ -1,4 +1,4 @@
-// Published algorithms by name. Each is a set of settings on which a config can build.
+// Published algorithms by name. Each is a set of settings that a config can build on.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ struct NamedAlgorithm {
   std::string_view name;
   std::string_view family;    ///< The page in docs/algorithms that describes it.
   std::string_view what;      ///< A short description.
-  std::string_view source;    ///< The publication.
+  std::string_view source;    ///< The publication's first author and year; may be empty.
   std::string_view settings;  ///< Lines of a config file. All other settings keep their defaults.
 };
 

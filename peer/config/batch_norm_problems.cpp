@@ -1,4 +1,4 @@
-// Looks for batch norms in a list of layers, and judges the mode, the batch and the threads.
+// Finds batch norms among layers, and checks the mode, the batch and the threads against them.
 #include "peer/config/batch_norm_problems.hpp"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool has_statistics(const LayerSpec& layer, Statistics statistics) {
          std::ranges::any_of(layer.shortcut, has_them);
 }
 
-/// True if the peers' models differ and a mode brings some of them together at a time.
+/// True if the peers' models differ and the mode mixes only some of them at a time.
 bool mixes_models(const Config& config) {
   return config.run.mode == ModeKind::gossip || config.run.mode == ModeKind::mixing ||
          (config.run.mode == ModeKind::pipeline &&

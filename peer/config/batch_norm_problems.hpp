@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// Lists the settings that do not work with the batch norms among the layers. Empty if all do.
+/// Lists the settings that do not work with the batch norms among the layers.
 Problems batch_norm_problems(const Config& config, const std::vector<LayerSpec>& layers);
 
 }  // namespace gv

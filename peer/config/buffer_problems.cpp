@@ -1,4 +1,4 @@
-// Judges compression and momenta.
+// Checks whether compression and momenta suit models with buffers.
 #include "peer/config/buffer_problems.hpp"
 
 #include <string>

@@ -6,9 +6,9 @@
 
 namespace gv {
 
-/// Lists the settings that would treat a buffer as a gradient. Such settings measure it, send only
-/// a part of it, or add it with a momentum or several peers' changes at once, so that a variance
-/// may become negative.
+/// Lists the settings that would treat a buffer like a gradient: they measure it, send only a part
+/// of it, or add it with a momentum or with several peers' changes at once. A variance could then
+/// become negative.
 Problems buffer_problems(const Config& config);
 
 }  // namespace gv

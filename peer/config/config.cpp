@@ -22,7 +22,7 @@ namespace gv {
 
 namespace {
 
-/// Parses one text.
+/// Parses the text of one config.
 class Reader : private ConfigReading {
  public:
   Reader(std::string_view text, std::string_view text_name, ConfigOverrides overrides)
@@ -38,7 +38,8 @@ class Reader : private ConfigReading {
     check_together(*this);
     const auto others = static_cast<std::ptrdiff_t>(parsed.problems.size());
     find_data_files(*this, overrides_.data_folder);
-    // The folder is needed even so, because it is written into the models of all peers.
+    // The folder is needed even if a program brings the data, because it is written into the models
+    // of all peers.
     if (overrides_.has_own_data) {
       parsed.problems.erase(parsed.problems.begin() + others, parsed.problems.end());
     }
@@ -57,7 +58,7 @@ class Reader : private ConfigReading {
   const NamedAlgorithm* algorithm_ = nullptr;  ///< The named algorithm that the text builds on.
   ModeKind algorithm_mode_ = ModeKind::gossip;
 
-  /// True once further problems of the text are no longer looked for.
+  /// True once enough problems were found to stop the search.
   bool has_enough_problems() const { return parsed.problems.size() >= problems_max; }
 
   // ---- Keys ----
@@ -120,8 +121,8 @@ class Reader : private ConfigReading {
            "leave mode out, or algorithm");
   }
 
-  /// Makes every check use the actual number of peers instead of the one in the text. If the number
-  /// in the text cannot be read, that problem is still reported.
+  /// Replaces the number of peers in the text by the actual one for all checks. If the number in
+  /// the text cannot be read, that problem is still reported.
   void override_peers() {
     if (overrides_.peers) parsed.config.run.peers = *overrides_.peers;
   }
@@ -139,7 +140,7 @@ class Reader : private ConfigReading {
       if (has_enough_problems()) return;
       const std::string path = joined(section, key);
       const auto* members = std::get_if<TomlTable>(&value.data);
-      // sim/scenario reads these: speeds, links and faults of a simulated or tested run.
+      // sim/scenario reads this section: speeds, links and faults of a simulated or tested run.
       if (path == "scenario") continue;
       if (path == "model.layers") {
         read_layers(value);
@@ -408,7 +409,7 @@ std::size_t lockstep_batch_max(const Config& config) {
 BatchGrowth batch_growth(const Config& config) {
   const ScheduleSpec& schedule = config.train.schedule;
   if (schedule.kind != ScheduleKind::growing_batch) return {};
-  constexpr double samples_max = 1e18;  // No budget is larger.
+  constexpr double samples_max = 1e18;  // No budget is larger than this.
   const auto together = static_cast<double>(config.train.batch * config.run.peers);
   BatchGrowth growth{.at = {}, .factor = schedule.batch_factor};
   for (const std::size_t step : schedule.step_at) {
@@ -421,8 +422,8 @@ BatchGrowth batch_growth(const Config& config) {
 
 namespace {
 
-/// The text, or its length and hash if it is long: peers tell each other these texts in every
-/// hello, and two of unlike hashes say enough.
+/// Returns the text, or its length and hash if it is long. Peers send each other these texts in
+/// every hello, and two different hashes are enough to show that the full texts differ.
 std::string short_form(std::string text) {
   constexpr std::size_t longest = 1000;
   if (text.size() <= longest) return text;
@@ -435,15 +436,16 @@ std::string short_form(std::string text) {
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config) {
   std::vector<std::pair<std::string, std::string>> fields;
   for (const Setting<Config>& setting : config_settings()) {
-    // In mode `allreduce` all peers must make the same steps, and the same number of them.
+    // Except in mode `gossip`, peers must agree on what a step does and on the number of steps.
     const bool of_steps =
         setting.section == "train" ||
         (setting.section == "run" &&
          (setting.key == "steps" || setting.key == "epochs" || setting.key == "peers"));
-    // A peer that copies another takes over the state of its optimiser, so the kinds must agree.
+    // A peer that copies another takes over its optimiser's state, so both need the same kind of
+    // optimiser.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
-    // Peers that share a budget must know the same one. With steps it is a number of batches.
+    // Peers that share a budget must agree on it. A budget in steps is a number of batches.
     const bool of_budget =
         has_swarm_budget(config) &&
         (setting.section == "run" || (config.run.steps > 0 && setting.path() == "train.batch"));

@@ -37,19 +37,19 @@ enum class BudgetKind { peer, swarm };
 inline constexpr auto budget_names = names_of<BudgetKind>({"peer", "swarm"});
 constexpr std::string_view to_string(BudgetKind kind) { return budget_names[kind]; }
 
-/// [run]: settings of the run as a whole.
 /// The most peers that a run may have.
 inline constexpr std::size_t run_peers_max = 4096;
 
+/// [run]: settings of the run as a whole.
 struct RunConfig {
   std::uint64_t seed = 1;   ///< Determines the first model, the order of samples and the pairing.
   std::size_t peers = 4;    ///< Number of peers. The training data is cut into one shard for each.
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
   BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
-  Duration wall{};  ///< Ends the swarm's run after this time, if the budget lasts longer. 0: never.
-  double target = 0;        ///< Ends the swarm's run at this accuracy or R2, if reached earlier. 0:
-                            ///< never.
+  /// Ends the swarm's run after this time if the budget lasts longer; 0 means never.
+  Duration wall{};
+  double target = 0;        ///< Ends the swarm's run early at this accuracy or R2; 0 means never.
   double target_every = 1;  ///< Passes over all data between two measurements of the target.
   /// The folder below which events, metrics and checkpoints are written.
   std::string folder = "runs";
@@ -58,11 +58,11 @@ struct RunConfig {
   /// The named algorithm that gives the other settings their defaults (peer/config/algorithms).
   /// Empty means none.
   std::string algorithm;
-  /// Number of peers to wait for before training, including this one.
+  /// Number of peers, including this one, to wait for before training.
   std::size_t wait_for_peers = 1;
-  /// After this time training starts even with fewer peers.
+  /// Training starts after this time even if fewer than `wait_for_peers` are present.
   Duration wait_max = std::chrono::seconds(20);
-  /// How long a peer that is done continues to serve others.
+  /// How long a peer that has finished continues to serve others.
   Duration linger = std::chrono::seconds(60);
 
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
@@ -77,10 +77,10 @@ struct GeneratedConfig {
   std::size_t features = 32;  ///< Numbers in a sample, or channels of an image.
   std::size_t side = 0;       ///< Side of images; 0 means that samples are flat.
   std::size_t classes = 10;
-  std::size_t blobs = 1;    ///< Number of blobs in each class. With several, no planes separate the
-                            ///< classes.
+  std::size_t blobs = 1;    ///< Blobs in each class. With several, planes cannot separate classes.
   std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
-  /// Spread of samples around the centre of their class, or of targets. More makes the task harder.
+  /// Spread of the samples around the centre of their class, or of the targets. A larger spread
+  /// makes the task harder.
   double noise = 1.0;
 
   /// Numbers in a sample.
@@ -97,18 +97,19 @@ struct DataConfig {
   /// Files in `folder`. The parser fills in the usual names.
   std::vector<std::string> train_files;
   /// Files in `folder`. For idx: images, then labels. For text without test files, the last tenth
-  /// of every training file is used.
+  /// of every training file is held out for testing.
   std::vector<std::string> test_files;
-  /// Number of columns at the end that are targets; 0 means that the last one is a label.
+  /// Number of target columns at the end; 0 means that the last column is a label.
   std::size_t csv_targets = 0;
-  std::size_t context = 128;  ///< text: number of bytes in a window.
+  std::size_t context = 128;  ///< For text: number of bytes in a window.
   double mean = 0;            ///< Subtracted from inputs. Bytes are divided by 255 first.
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
-  /// clusters: the model file with the centres. The parser resolves it like `folder`.
+  /// For clusters: the model file with the centres. The parser resolves it like `folder`.
   std::string centres;
-  std::uint64_t chunk_samples = 0;  ///< leased: samples of a chunk; 0 = 16 batches.
-  bool in_memory = true;            ///< leased: if false, the training data stay in their files.
+  /// For leased data: number of samples in a chunk; 0 means 16 batches.
+  std::uint64_t chunk_samples = 0;
+  bool in_memory = true;  ///< For leased data: false if they stay in their files.
   GeneratedConfig generated;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
@@ -123,10 +124,10 @@ constexpr std::string_view to_string(ModelKind kind) { return model_names[kind];
 /// [model]: the model to train. model_spec() expands it.
 struct ModelConfig {
   ModelKind kind = ModelKind::mlp;
-  std::vector<std::size_t> hidden = {64, 32};  ///< mlp: widths of the hidden layers.
+  std::vector<std::size_t> hidden = {64, 32};  ///< For mlp: widths of the hidden layers.
   TransformerSpec transformer;
-  std::vector<LayerSpec> layers;  ///< layers: the list of layers, including the output layer.
-  /// lenet, cnn: how their convolutions are computed.
+  std::vector<LayerSpec> layers;  ///< For layers: the list, including the output layer.
+  /// For lenet and cnn: how convolutions are computed.
   ConvolutionMethod convolution = ConvolutionMethod::automatic;
   LossKind loss = LossKind::cross_entropy;
   WeightValues weights = WeightValues::floats;
@@ -155,16 +156,18 @@ struct GossipConfig {
   Topology topology;  ///< Partners are neighbours in this topology.
   std::uint64_t period_steps = 16;
   TriggerKind trigger = TriggerKind::steps;
-  /// TriggerKind::spread: the desired distance between two models when they are exchanged.
+  /// For TriggerKind::spread: the desired distance between two models when they are exchanged.
   double target_spread = 0;
   double alpha = 0.5;
   bool alpha_with_learning_rate = false;
-  bool weighs_by_data = true;  ///< With the swarm's budget: see SwarmWork.
-  bool centre_rests = false;   ///< The first peer of a star only answers exchanges.
-  double weigh_max = 4;        ///< The largest factor on a peer's updates.
+  /// True if updates are weighted by data. Has an effect only with the swarm's budget; see
+  /// SwarmWork.
+  bool weighs_by_data = true;
+  bool centre_rests = false;  ///< True if the first peer of a star only answers exchanges.
+  double weigh_max = 4;       ///< The largest factor on a peer's updates.
   Codec codec = Codec::identity;
-  double codec_fraction = 0.01;  ///< top_k: the fraction of the numbers that is sent.
-  double clip_radius = 0;        ///< 0 means that `clip_factor` determines the radius.
+  double codec_fraction = 0.01;  ///< For top_k: the fraction of the numbers that is sent.
+  double clip_radius = 0;  ///< The radius of clipping; 0 means that `clip_factor` determines it.
   double clip_factor = 10;
   double norm_cap = 10;
   Duration answer_deadline = std::chrono::seconds(2);
@@ -181,7 +184,8 @@ struct PopulationConfig {
   std::uint64_t every_steps = 0;  ///< Steps between two validations; 0 means no population.
   double held_out = 0.1;          ///< Fraction of a peer's own samples that is used for validation.
   double spread = 1;  ///< Initial hyperparameters differ from [train] by up to this factor.
-  Selection select = Selection::truncation;  ///< Which settings survive a validation.
+  /// How the settings that survive a validation are chosen.
+  Selection select = Selection::truncation;
   /// Settings that differ between peers, besides learning rate and momentum.
   bool vary_weight_decay = false;
   bool vary_batch = false;
@@ -194,14 +198,13 @@ struct PopulationConfig {
 
 /// [allreduce]: how all peers sum gradients or local steps.
 struct AllReduceConfig {
-  std::optional<ReduceAlgorithm> algorithm;  ///< Empty means the algorithm that is predicted to be
-                                             ///< fastest.
+  std::optional<ReduceAlgorithm> algorithm;  ///< Empty means the algorithm predicted to be fastest.
   CompressorOptions compression;
-  /// If true, a faster peer takes a larger part of each batch. Otherwise all parts are equal.
+  /// If true, a faster peer takes a larger share of each batch. Otherwise all shares are equal.
   bool shares_by_speed = true;
   std::size_t bucket_elements = 1 << 20;
   LocalSteps local;
-  bool noise_scale = false;  ///< Estimate the gradient noise scale.
+  bool noise_scale = false;  ///< True if the gradient noise scale is estimated.
 
   friend bool operator==(const AllReduceConfig&, const AllReduceConfig&) = default;
 };
@@ -218,26 +221,27 @@ struct MixingConfig {
 /// [pipeline]: how the model is cut, and how its stages work.
 struct PipelineConfig {
   std::size_t stages = 2;  ///< Number of stages, cut by the estimated cost of layers.
-  /// The cut itself, if not empty: one past the last layer of each stage.
+  /// An explicit cut, which lists one past the last layer of each stage; empty if there is none.
   std::vector<std::size_t> ends;
   /// The most memory that a stage may need on a peer, by estimate; 0 means no limit.
   double memory_mb = 0;
   PipelineKind schedule = PipelineKind::one_f_one_b;
   std::size_t micro_batches = 8;
-  /// 2bw: micro-batches between two updates. The parser replaces 0 by the number of stages.
+  /// For 2bw: number of micro-batches between two updates. The parser replaces 0 by the number of
+  /// stages.
   std::size_t accumulate = 0;
   std::size_t ahead = 1;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::allreduce;
   double mix_alpha = 0.5;
-  std::uint64_t mix_every = 1;  ///< Number of runs between two averagings.
+  std::uint64_t mix_every = 1;  ///< Number of pipeline runs between two averagings.
   bool recompute = false;
-  std::uint32_t group = 1;  ///< The most peers that carry a stage together.
+  std::uint32_t group = 1;  ///< The most peers that work together on one stage.
   StagePlanKind plan = StagePlanKind::steady;
-  std::map<std::string, std::uint32_t> pins;  ///< The stages of peers that are pinned, by name.
-  std::uint64_t copy_every = 8;               ///< Number of runs between two copies; 0 means never.
+  std::map<std::string, std::uint32_t> pins;  ///< The stages of pinned peers, by name of the peer.
+  std::uint64_t copy_every = 8;  ///< Number of pipeline runs between two copies; 0 means never.
 
-  /// The number of stages, from `ends` if given.
+  /// The number of stages: that of `ends` if it is given, otherwise `stages`.
   std::size_t stage_count() const { return ends.empty() ? stages : ends.size(); }
   friend bool operator==(const PipelineConfig&, const PipelineConfig&) = default;
 };
@@ -257,8 +261,7 @@ struct MembershipConfig {
 
 /// [network]: how data is sent.
 struct NetworkConfig {
-  bool trusted = false;  ///< True if no stranger can listen on the network. Lanes may then be
-                         ///< unencrypted.
+  bool trusted = false;  ///< True if no stranger can listen. Lanes may then be unencrypted.
   /// Automatic means a Unix socket on one host, otherwise plain if trusted, otherwise TLS.
   LaneKind lane = LaneKind::automatic;
   std::size_t budget_mib = 64;  ///< Memory for blocks in flight, for all lanes together.
@@ -277,7 +280,8 @@ struct CheckpointConfig {
 
 /// [metrics]: measurements for people and for Prometheus.
 struct MetricsConfig {
-  double every_s = 5;  ///< Seconds between two lines, and between two rewrites of the metrics file.
+  /// Seconds between two lines of output, and between two updates of the metrics file.
+  double every_s = 5;
 
   friend bool operator==(const MetricsConfig&, const MetricsConfig&) = default;
 };
@@ -306,20 +310,22 @@ struct Config {
 struct ParsedConfig {
   Config config;
   Problems problems = {};
-  ConfigPlaces places = {};  ///< Places of the settings, for problems that are found later.
+  /// Where the settings stand in the text, for problems that are found later.
+  ConfigPlaces places = {};
 };
 
 /// Values that replace those of a config's text before it is checked.
 struct ConfigOverrides {
-  std::string data_folder;  ///< Replaces the folder that the text names. Empty: keep that folder.
-  std::optional<std::size_t> peers;  ///< The number of participating peers. Empty: run.peers.
-  bool has_own_data = false;  ///< True if a program brings the data. Files are then not looked for.
+  std::string data_folder;  ///< Replaces the folder that the text names, unless it is empty.
+  std::optional<std::size_t> peers;  ///< Number of participating peers; nullopt means run.peers.
+  bool has_own_data = false;  ///< True if a program brings the data. No files are looked for then.
 };
 
 /// Reads a file of at most 1 MiB. The data files it names must exist.
 ParsedConfig parse_config_file(const std::string& path, const ConfigOverrides& overrides = {});
 
-/// Reads TOML text. `name` stands for the file name in messages and for finding relative folders.
+/// Reads TOML text. `name` stands for the file's name: messages show it, and relative folders are
+/// resolved against it.
 ParsedConfig parse_config_text(std::string_view text, std::string_view name,
                                const ConfigOverrides& overrides = {});
 
@@ -331,8 +337,8 @@ Config default_config();
 /// and differ from their defaults, or from those of the named algorithm.
 std::string to_toml(const Config& config);
 
-/// The model with `outputs` outputs (classes, or targets). An explicit list of layers is returned
-/// unchanged.
+/// Returns the model with `outputs` outputs (classes, or targets). An explicit list of layers is
+/// returned unchanged.
 ModelSpec model_spec(const ModelConfig& model, std::size_t outputs);
 
 /// True if the replicas of a pipeline's stages mix by the rule in [mixing].
@@ -341,17 +347,18 @@ bool mixes_stages(const Config& config);
 /// The rule by which models (mode `mixing`) or stages mix; nullopt if nothing mixes.
 std::optional<MixRule> mixing_rule(const Config& config);
 
-/// True if all peers share one budget. In a pipeline all peers always make the same runs, and in a
-/// population each peer has its own model, so both return false.
+/// True if all peers share one budget. False for a pipeline, where all peers always make the same
+/// runs, and for a population, where each peer has its own model.
 bool has_swarm_budget(const Config& config);
 
-/// True if all peers end together: because of a common budget, or in a pipeline, where all make the
-/// same runs.
+/// True if all peers end together, either because they share a budget or because all peers of a
+/// pipeline make the same runs.
 bool has_common_end(const Config& config);
 
 /// True if the run may end because peers have measured a target accuracy.
 bool has_target(const Config& config);
-/// The first hyperparameters of a population's members. 0 where members do not differ.
+/// The initial hyperparameters of a population's members; 0 for each one that is the same for all
+/// members.
 Hyperparameters config_hyperparameters(const Config& config);
 
 /// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
@@ -359,15 +366,15 @@ Hyperparameters config_hyperparameters(const Config& config);
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
 /// The most samples that one peer takes in a step of mode `allreduce`. If shares follow speeds, a
-/// fast peer takes up to four times the batch.
+/// fast peer takes up to four times the configured batch.
 std::size_t lockstep_batch_max(const Config& config);
-/// The growth of each peer's batch. Other schedules than `growing_batch` keep the batch constant.
+/// The growth of each peer's batch. Schedules other than `growing_batch` keep the batch constant.
 BatchGrowth batch_growth(const Config& config);
 
-/// Every setting that peers of a run must have in common, as (key, value), in a fixed order: the
-/// model, the meaning of its inputs, the seed, pairing and mixing; in mode `allreduce` also
-/// everything that affects a step's result and the number of steps. Compared at hello, so that a
-/// refusal can name the first key that differs.
+/// Every setting that all peers of a run must have in common, as (key, value), in a fixed order:
+/// the model, the meaning of its inputs, the seed, pairing and mixing. Except in mode `gossip`,
+/// also everything that affects a step's result and the number of steps. Peers compare these in
+/// their hellos, so that a refusal can name the first key that differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 }  // namespace gv

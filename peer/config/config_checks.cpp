@@ -34,7 +34,8 @@ void check_effects(ConfigReading& reading) {
   }
 }
 
-/// A batch grows by the samples of all peers, and each peer computes the larger batches at once.
+/// Checks the settings that a growing batch needs. Batches grow with the samples of all peers, and
+/// each peer computes a larger batch as a whole.
 void check_growth(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const ScheduleSpec& schedule = config.train.schedule;
@@ -151,7 +152,8 @@ void check_membership(ConfigReading& reading) {
                  "make probe_timeout_s about half of probe_period_s");
 }
 
-/// Drawn pairs belong to rounds, and only with the trigger "steps" do all peers count rounds alike.
+/// Checks the trigger of exchanges. Drawn pairs meet in rounds, and only with the trigger "steps"
+/// do all peers count the same rounds.
 void check_trigger(ConfigReading& reading) {
   const GossipConfig& gossip = reading.parsed.config.gossip;
   if (reading.parsed.config.run.mode != ModeKind::gossip || gossip.trigger == TriggerKind::steps)
@@ -167,7 +169,7 @@ void check_trigger(ConfigReading& reading) {
   }
 }
 
-/// If a pair encodes differences, it must remember what it has sent.
+/// Checks exchanges that encode differences. Each peer must then remember a model for each partner.
 void check_pair_memories(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const GossipConfig& gossip = config.gossip;
@@ -215,7 +217,7 @@ void check_topology(ConfigReading& reading) {
   }
 }
 
-/// Checks what the peers of a population may differ in, which depends on other settings.
+/// Checks that the other settings allow a population to vary the chosen hyperparameters.
 void check_varied(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const PopulationConfig& population = config.population;
@@ -244,7 +246,7 @@ void check_varied(ConfigReading& reading) {
   }
 }
 
-/// In a population every peer has its own learning rate, so only gossip can work.
+/// Checks the settings of a population. Every peer has its own learning rate, so only gossip works.
 void check_population(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (!config.population.is_on() || !reading.is_sound("run.mode")) return;
@@ -280,7 +282,7 @@ void check_population(ConfigReading& reading) {
   }
 }
 
-/// Leases are on parts of a budget that all peers share.
+/// Checks the settings for leased data. Leases are parts of a budget that all peers share.
 void check_leases(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.data.partition.kind != PartitionKind::leased) return;
@@ -307,7 +309,7 @@ void check_leases(ConfigReading& reading) {
   }
 }
 
-/// Data that stay in files are read in blocks by one thread.
+/// Checks the settings for data that stay in files, which one thread reads in blocks.
 void check_data_in_files(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const DataConfig& data = config.data;
@@ -331,7 +333,8 @@ void check_data_in_files(ConfigReading& reading) {
   }
 }
 
-/// Steps of several threads have no order, so some modes cannot use them.
+/// Checks the settings for several threads. Their steps have no order, so some modes cannot use
+/// them.
 void check_threads(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.train.threads == 1) return;
@@ -352,8 +355,8 @@ void check_threads(ConfigReading& reading) {
   }
 }
 
-/// Checks settings of sums that exclude each other. For example, coded pieces can only be passed on
-/// unchanged.
+/// Checks for settings of sums that exclude each other. For example, coded pieces can only be
+/// passed on unchanged.
 void check_ring(ConfigReading& reading) {
   const AllReduceConfig& allreduce = reading.parsed.config.allreduce;
   if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
@@ -388,8 +391,8 @@ void check_ring(ConfigReading& reading) {
       "write algorithm = \"ring\" or \"auto\", or leave codec and top_k_per_512 out");
 }
 
-/// Number of peers that carry the same stage and mix, if all stages take equal time. A slower stage
-/// has more peers.
+/// Returns the number of peers that carry the same stage and mix with each other, if all stages
+/// take equal time. A slower stage has more peers.
 std::size_t replicas(const Config& config) {
   const bool both_ways = config.pipeline.schedule == PipelineKind::chimera;
   const std::size_t chain =
@@ -401,7 +404,7 @@ void check_pipeline(ConfigReading& reading) {
   PipelineConfig& pipeline = reading.parsed.config.pipeline;
   if (reading.parsed.config.run.mode != ModeKind::pipeline) return;
   const std::size_t stages = pipeline.stage_count();
-  // Lets a peer that writes the number agree with a peer that writes 0.
+  // A peer that sets the number explicitly must agree with a peer that sets 0.
   if (pipeline.schedule == PipelineKind::two_bw && pipeline.accumulate == 0)
     pipeline.accumulate = stages;
   // Checks a single chain, because the real chains are not known yet.
@@ -440,7 +443,7 @@ void check_groups(ConfigReading& reading) {
   report_all(reading, group_problems(config));
 }
 
-/// Checks the settings of mixing together, for the number of peers of the run.
+/// Checks the settings of mixing against each other and against the number of peers in the run.
 void check_mixing(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const bool in_stages = mixes_stages(config);
@@ -451,11 +454,11 @@ void check_mixing(ConfigReading& reading) {
     return reading.report("mixing.topology", "replicas of a stage do not know each other's hosts",
                           "write topology = \"complete\"");
   }
-  // The place of a problem is also its key in the section, except for keys with a longer name.
+  // A problem's place equals its key in the section, except for keys with a longer name.
   for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
     if (!reading.is_sound(path)) continue;
-    // Another remedy could suggest a memory, which stages do not have.
+    // The usual remedy could suggest a memory, which stages do not have.
     const bool by_codec = in_stages && problem.place == "codec";
     reading.report(path, problem.reason,
                    by_codec ? "write codec = \"fp16\", \"bf16\" or \"qsgd\"" : problem.remedy);
@@ -476,17 +479,18 @@ void check_mixing(ConfigReading& reading) {
   }
 }
 
-/// The step that the bounds of consensus/mixing/stability limit. They hold for plain gradient
-/// descent on a loss of curvature 1, such as the loss of data with unit variance.
+/// The effective step of a round, which the bounds of consensus/mixing/stability limit. These
+/// bounds hold for plain gradient descent on a loss of curvature 1, such as the loss of data with
+/// unit variance.
 double pull_of_round(const Config& config, std::uint64_t steps) {
   return pull_of(config.train.schedule.learning_rate, steps);
 }
 
-/// True if plain descent diverges by itself on a loss of curvature 1. An even number of such steps
-/// restores the sign, so the bounds on pulls do not notice.
+/// True if plain descent by itself diverges on a loss of curvature 1. The bounds on pulls do not
+/// catch this, because an even number of such steps restores the sign.
 bool is_beyond_descent(const Config& config) { return config.train.schedule.learning_rate >= 2; }
 
-/// Reports a learning rate with which rounds of `steps` steps pull by `bound` or more.
+/// Reports a learning rate if the effective step of a round of `steps` steps is `bound` or more.
 void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::string reason) {
   const Config& config = reading.parsed.config;
   if (pull_of_round(config, steps) < bound && !is_beyond_descent(config)) return;
@@ -505,7 +509,7 @@ void check_centre(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const GossipConfig& gossip = config.gossip;
   if (config.run.mode != ModeKind::gossip || !gossip.centre_rests) return;
-  if (gossip.topology.kind != TopologyKind::star) return;  // Has no effect, which is reported.
+  if (gossip.topology.kind != TopologyKind::star) return;  // Another check reports this.
   if (gossip.pairing != PairingKind::uniform && reading.is_sound("gossip.pairing")) {
     reading.report("gossip.pairing", "drawn pairs are of rounds, and a centre that rests has none",
                    "write pairing = \"uniform\"");
@@ -531,7 +535,7 @@ void check_centre(ConfigReading& reading) {
                  fmt::format("write alpha = {:.2g} or less", 0.9 * most));
 }
 
-/// Checks learning rates of rules whose delays or frozen pieces set a bound.
+/// Checks the learning rate for rules whose delays or frozen pieces limit it.
 void check_stability(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   if (config.run.mode != ModeKind::mixing || config.train.optimizer.kind != OptimizerKind::sgd ||

@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// How many training and test files a kind of data has; 0 means one or more.
+/// Number of training and test files of a kind of data; 0 means one or more.
 struct FileCounts {
   std::size_t train = 0, test = 0;
   std::string_view words;

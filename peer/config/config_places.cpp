@@ -1,4 +1,4 @@
-// Tells settings of the text from settings of other places, and finds their lines.
+// Recognises places that are settings of the text, and finds their lines.
 #include "peer/config/config_places.hpp"
 
 #include <algorithm>

@@ -14,10 +14,10 @@ namespace gv {
 
 /// The config read so far, the line of each key, and the problems.
 struct ConfigReading {
-  /// A key that the file sets.
+  /// A key that is set in the file.
   struct Given {
     std::size_t line = 0;
-    bool sound = true;  ///< True if it was read without a problem.
+    bool sound = true;  ///< True if the value was read without a problem.
   };
 
   std::string name;  ///< Name of the text, used in the places of problems.
@@ -29,7 +29,7 @@ struct ConfigReading {
     return name + ":" + std::to_string(line) + ": " + path;
   }
 
-  /// The line number in the place of a problem; 0 for the file as a whole.
+  /// The line number in the place of a problem; 0 if the problem concerns the file as a whole.
   std::size_t line_of_place(const Problem& problem) const {
     if (problem.place.size() <= name.size()) return 0;
     return std::strtoull(problem.place.c_str() + name.size() + 1, nullptr, 10);
@@ -44,7 +44,7 @@ struct ConfigReading {
     report(line_of(path), path, std::move(reason), std::move(remedy));
   }
 
-  /// The line that sets `path`, or the line of its section, or 1.
+  /// Returns the line that sets `path`; if there is none, the line of its section, or 1.
   std::size_t line_of(const std::string& path) const {
     const auto found = given.find(path);
     if (found != given.end()) return found->second.line;
@@ -54,7 +54,7 @@ struct ConfigReading {
 
   bool is_given(const std::string& path) const { return given.contains(path); }
 
-  /// False if the file sets `path` to an unreadable value. Further checks must then skip it.
+  /// False if the file sets `path` to an unreadable value. Other checks must then ignore that key.
   bool is_sound(std::string_view path) const {
     const auto found = given.find(std::string(path));
     return found == given.end() || found->second.sound;
@@ -64,8 +64,8 @@ struct ConfigReading {
 /// Reports combinations of settings that make no sense.
 void check_together(ConfigReading& reading);
 
-/// Fills in the names of the data files and reports missing ones. `data_folder`, unless empty,
-/// replaces the config's.
+/// Fills in the names of the data files and reports missing ones. `data_folder` replaces the
+/// config's folder, unless it is empty.
 void find_data_files(ConfigReading& reading, const std::string& data_folder);
 
 }  // namespace gv

@@ -21,24 +21,25 @@ struct BadValue {
 /// The condition under which a key has an effect.
 template <class Object>
 struct Condition {
-  std::string key;    ///< The key that decides, for example "run.mode".
+  std::string key;    ///< The key on which the condition depends, for example "run.mode".
   std::string words;  ///< The text after "only with" in error messages.
   std::function<bool(const Object&)> holds;
 };
 
-/// One key of a section, bound to a field of `Object`.
+/// A key of a section, bound to a field of `Object`.
 template <class Object>
 struct Setting {
-  std::string_view section;  ///< "data.generated"; empty for the keys of a layer.
+  std::string_view section;  ///< For example "data.generated"; empty for the keys of a layer.
   std::string_view key;
-  std::string_view meaning;     ///< One sentence for the reference, without a full stop.
-  std::string type;             ///< For example "whole number, 1 to 64".
-  bool agrees = false;          ///< True if it must be equal on all peers of a run.
-  Condition<Object> condition;  ///< If it has no function, the key always has an effect.
+  std::string_view meaning;  ///< One sentence without a full stop, for the reference of settings.
+  std::string type;          ///< For example "whole number, 1 to 64".
+  bool agrees = false;       ///< True if the value must be equal on all peers of a run.
+  /// The condition under which the key has an effect. Without a function, it always has an effect.
+  Condition<Object> condition;
 
   /// Sets the field. If the value is bad, leaves the field unchanged and returns the reason.
   std::function<std::optional<BadValue>(const TomlValue&, Object&)> read;
-  /// Returns the field as a TOML value.
+  /// Returns the field's value in TOML notation.
   std::function<std::string(const Object&)> show;
 
   std::string path() const {
@@ -47,17 +48,18 @@ struct Setting {
   bool counts(const Object& object) const { return !condition.holds || condition.holds(object); }
 };
 
-/// All settings in the order of the reference, grouped by section.
+/// Returns all settings in the order of the reference, grouped by section.
 std::span<const Setting<Config>> config_settings();
 
-/// The keys of one [[model.layers]] table, except `layers`, which the reader of layer lists reads.
+/// The keys of one [[model.layers]] table, except `layers`, which the reader of layer lists
+/// handles.
 std::span<const Setting<LayerSpec>> layer_settings();
 
-/// A layer's kind in the notation of configs, with its units and inner layers: "conv2d 64",
-/// "residual (dense, relu)".
+/// Returns a layer's kind in the notation of configs, with its units and inner layers, for example
+/// "conv2d 64" or "residual (dense, relu)".
 std::string layer_name(const LayerSpec& layer);
 
-/// A layer as an inline table, with the keys that have an effect for its kind.
+/// Returns a layer as an inline table, with the keys that have an effect on its kind.
 std::string to_string(const LayerSpec& layer);
 std::string to_string(const std::vector<LayerSpec>& layers);
 

@@ -1,4 +1,4 @@
-// Generated data are kept in memory as a whole, by every peer of the run.
+// Estimates the memory for generated data, which every peer of the run keeps as a whole.
 #include "peer/config/generated_problems.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,8 @@ Problems generated_problems(const Config& config) {
   const GeneratedConfig& data = config.data.generated;
   const auto number = [](std::size_t value) { return static_cast<double>(value); };
   const double inputs = number(data.inputs());
-  // A label, or the targets. Centres and weights are of double precision.
+  // A sample holds one number for a label, or as many as there are targets. Centres and weights
+  // have double precision.
   const double outputs = std::max(1.0, number(data.targets));
   const double samples =
       (number(data.samples) + number(data.test_samples)) * (inputs + outputs) * sizeof(float);

@@ -1,4 +1,4 @@
-// Settings with which generated data could not be kept in any usual memory.
+// Settings whose generated data would not fit into any usual memory.
 #pragma once
 
 #include "base/problems.hpp"
@@ -6,8 +6,9 @@
 
 namespace gv {
 
-/// Generated data of more than 64 GiB, samples and what they are drawn around together. Places
-/// are the setting that takes the most: "data.generated.samples".
+/// Reports generated data of more than 64 GiB. The size includes the centres and weights from which
+/// the data are drawn. The place is the setting that takes the most memory, such as
+/// "data.generated.samples".
 Problems generated_problems(const Config& config);
 
 }  // namespace gv

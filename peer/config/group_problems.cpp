@@ -1,4 +1,4 @@
-// A group makes a pass together, sum by sum, and adds up one gradient.
+// Checks that the peers of a group can share a pass, and can sum their gradients into a single one.
 #include "peer/config/group_problems.hpp"
 
 #include <fmt/format.h>
@@ -47,8 +47,8 @@ bool says_how(const LayerSpec& layer) {
   return layer.split == LayerSplit::model || layer.split == LayerSplit::rows;
 }
 
-/// True if a layer beside others says how it is to be shared. `is_beside` says whether this layer
-/// itself stands beside others.
+/// True if a layer sets `split` although it stands beside other layers, as in a concat or shortcut.
+/// `is_beside` is true if `layer` itself stands beside others. Searches inner layers too.
 bool is_beside_others(const LayerSpec& layer, bool is_beside) {
   const bool are_beside = is_beside || layer.kind == LayerKind::concat || !layer.shortcut.empty();
   const auto inside = [](bool beside) {

@@ -6,11 +6,12 @@
 
 namespace gv {
 
-/// Why groups cannot carry stages with these settings, whatever `pipeline.group` says. Places are
-/// "pipeline.group".
+/// Lists the reasons why groups cannot carry stages with these settings, whatever the value of
+/// `pipeline.group`. The place of each problem is "pipeline.group".
 Problems group_problems(const Config& config);
 
-/// Layers whose `split` has no effect: no group shares them. Places are "model.layers[3]".
+/// Lists layers whose `split` has no effect because no group shares them. The place of each problem
+/// looks like "model.layers[3]".
 Problems split_problems(const Config& config);
 
 }  // namespace gv

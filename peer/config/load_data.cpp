@@ -21,7 +21,7 @@ std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std
   return paths;
 }
 
-/// Makes inputs read as (value - mean) / deviation, where bytes are first scaled to 0...1.
+/// Changes inputs to (value - mean) / deviation. Bytes are first scaled to 0...1.
 void normalise(DataSet& data, const DataConfig& config) {
   data.normalise(static_cast<float>(config.mean), static_cast<float>(1 / config.deviation));
 }
@@ -35,7 +35,7 @@ LoadedDataSet load_text(const DataConfig& data, bool test) {
                    TextPart::whole);
 }
 
-/// Replaces the remedy for files that are too large by those that apply to this config.
+/// Replaces the remedy for files that are too large by the remedies that apply to this config.
 void add_remedies_for_large_files(const Config& config, bool test, Problems& problems) {
   const DataKind kind = config.data.kind;
   const bool may_be_several = kind == DataKind::text || kind == DataKind::cifar10;

@@ -7,12 +7,12 @@
 
 namespace gv {
 
-/// Reads the training data or, with `test`, the test data into memory. If `choose` is given, images
-/// that it does not choose are never read into memory; other formats are read whole.
+/// Reads the training data or, if `test` is true, the test data into memory. If `choose` is given,
+/// images that it rejects are never read into memory; other formats are read whole.
 LoadedDataSet load_data(const Config& config, bool test, const Choose& choose = {});
 
-/// Opens the training files, whose samples are read while peers train. Leased data are not dealt
-/// out, so all peers have all samples.
+/// Opens the training files for leased data, whose samples are read while peers train. Leased data
+/// are not dealt out, so every peer can read all samples.
 LoadedDataSet open_data(const DataConfig& data);
 
 }  // namespace gv

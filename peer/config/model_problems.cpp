@@ -1,4 +1,4 @@
-// Compares layers, losses and outputs with the samples.
+// Checks layers, losses and outputs against the samples.
 #include "peer/config/model_problems.hpp"
 
 #include <fmt/format.h>
@@ -15,21 +15,21 @@
 namespace gv {
 namespace {
 
-/// The number of outputs of a list of layers.
+/// The number of outputs of the model's last layer.
 std::size_t outputs_of(const ModelSpec& model, const DataSet& data) {
   if (model.layers.empty()) return 0;
   const LayerSpec& last = model.layers.back();
   return last.kind == LayerKind::clusters ? data.features() : last.units;
 }
 
-/// The numbers that a model gives for one sample; 0 if it has problems.
+/// Returns how many numbers a model computes for one sample; 0 if the model has problems.
 std::size_t outputs_in_all(const ModelSpec& model, const DataSet& data) {
   Problems problems;
   const ModelPlan plan = plan_model(model, data.shape, problems);
   return problems.empty() ? plan.outputs : 0;
 }
 
-/// The key that says how large a model known by name is; its layers stand in no config.
+/// Returns the key that sets the size of a model known by name, whose layers are not in the config.
 std::string key_of_model(ModelKind kind) {
   return kind == ModelKind::mlp           ? "model.hidden"
          : kind == ModelKind::transformer ? "model.width"
@@ -40,7 +40,7 @@ std::string number_of_times(std::size_t count) {
   return count == 1 ? "once" : fmt::format("{} times", count);
 }
 
-/// Checks of a loss that compares outputs with the inputs, and of layers that need it.
+/// Checks a loss that compares outputs with inputs, and the layers that need such a loss.
 Problems problems_of_reconstruction(const Config& config, const ModelSpec& model) {
   Problems found;
   const bool reconstructs = config.model.loss == LossKind::reconstruction;
@@ -124,7 +124,8 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   }
   const std::size_t last = outputs_of(model, data);
   const std::size_t needed = outputs_of(config.model, data);
-  // Classes that the data lack only cost time; every output of a regression has a target.
+  // Spare outputs of a classifier, for classes that the data lack, only cost time. Every output of
+  // a regression needs a target.
   const bool fits = classification && !reconstructs ? last >= needed : last == needed;
   const std::size_t all = outputs_in_all(model, data);
   if (by_list && !fits) {
@@ -139,7 +140,8 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
                      last, all / last, number_of_times(data.predictions)),
          fmt::format("end with a flatten layer and a dense layer of units = {}", needed)});
   } else if (layers_fit && all > 0 && all < last * data.predictions) {
-    // A model with as many outputs as there are positions looks as if it answered at each.
+    // A model with as many outputs as there are positions may look as if it gave an answer for each
+    // position.
     found.push_back({by_list ? "model.layers" : "model.kind",
                      fmt::format("the last layer gives its {} outputs {}, and the data needs them "
                                  "at each of {} positions",

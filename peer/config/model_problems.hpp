@@ -1,4 +1,4 @@
-// Finds the problems of a model with the data that it is to learn from.
+// Checks whether a model fits the data that it is to learn from.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace gv {
 
-/// The number of outputs that a model of these data needs.
+/// Returns the number of outputs that a model needs for these data.
 std::size_t outputs_of(const ModelConfig& model, const DataSet& data);
 
-/// Checks that need both the model and the data. `model` must be the config's model for these data.
+/// Checks a model against the data. `model` must be the config's model for these data.
 Problems problems_of(const Config& config, const ModelSpec& model, const DataSet& data);
 
 }  // namespace gv

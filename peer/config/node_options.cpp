@@ -1,4 +1,4 @@
-// Turns settings into options.
+// Turns settings into the options of a node.
 #include "peer/config/node_options.hpp"
 
 #include <algorithm>
@@ -25,18 +25,18 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .forget_dead_after = membership.forget_dead_after};
 }
 
-/// No budget is larger.
+/// The most samples that any budget may have.
 constexpr std::uint64_t samples_max = std::uint64_t{1} << 62;
 
-/// Steps of a chunk of leased data.
+/// Number of steps in a chunk of leased data.
 std::uint64_t chunk_steps(const Config& config) {
   constexpr std::uint64_t batches = 16;
   return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
 }
 
-/// Samples that all peers train on between two measurements by judges (*sittings*). In this time
-/// each peer could measure its model and make at least one step. The peers of a pipeline measure
-/// their model together.
+/// Returns the samples that all peers train on between two measurements of the target (*sittings*).
+/// They are enough for each peer to measure its model and make at least one step. The peers of a
+/// pipeline measure their model together.
 std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;
@@ -46,8 +46,9 @@ std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
 }
 
-/// The samples that all peers train on together, if training may end before they are used up. Peers
-/// of a pipeline make the same runs, so without such an end they need no common count.
+/// Returns the number of samples that all peers train on together. Peers of a pipeline make the
+/// same runs, so they need this number only if training may end before their budget is used up;
+/// otherwise it is 0.
 std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   if (config.run.mode != ModeKind::pipeline) return swarm_budget(config, peer.all_data);
   const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;
@@ -55,7 +56,7 @@ std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   return may_end_before ? run * std::min(peer.steps, samples_max / run) : 0;
 }
 
-/// The factor on the updates of a peer with much data.
+/// Returns the largest factor on the updates of a peer with much data.
 double weigh_max(const Config& config) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   const bool weighs =
@@ -95,7 +96,7 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
           .waits_for_dead = is_of_swarm};
 }
 
-/// Options of the mean with which all peers end.
+/// Returns the options of the mean that all peers compute at the end.
 AllReduceOptions mean_options(const Config& config, const ModelFacts& model,
                               const PeerFacts& peer) {
   return {.state_elements = model.layout.size(),
@@ -138,13 +139,13 @@ GossipOptions gossip_options(const Config& config, const ModelFacts& model, cons
           .mean = mean_options(config, model, peer)};
 }
 
-/// Number of floats of the parameters and the optimiser's state together.
+/// Number of floats in the parameters and the optimiser's state together.
 std::size_t state_elements(const ModelFacts& model) {
   return model.layout.size() + model.optimizer_elements;
 }
 
-/// The fewest samples of a peer in a step. Where each peer has data of its own kind, those of a
-/// slow one would hardly count if it took as few as its pace allows.
+/// Returns the fewest samples that a peer takes in a step. If peers have different data, a slow
+/// peer's data would hardly count if the peer took as few samples as its pace allows.
 std::uint32_t lockstep_batch_min(const Config& config) {
   const PartitionKind kind = config.data.partition.kind;
   const bool are_alike = kind == PartitionKind::iid || kind == PartitionKind::leased;
@@ -213,7 +214,8 @@ MixingOptions mixing_options(const Config& config, const ModelFacts& model, cons
           .revision = peer.revision};
 }
 
-/// A reader of switched settings, with the facts of the model and the peer that it needs.
+/// Returns a function that reads switched settings. The function keeps the facts that it needs
+/// about the model and the peer.
 std::function<SwitchedMode(std::string_view)> switch_reader(const Config& config,
                                                             const ModelFacts& model,
                                                             const PeerFacts& peer) {
@@ -236,7 +238,8 @@ std::function<SwitchedMode(std::string_view)> switch_reader(const Config& config
     switched.gossip = gossip_options(next.config, model, kept);
     switched.allreduce = allreduce_options(next.config, model, kept);
     switched.weigh_max = weigh_max(next.config);
-    // Peers that work in step make the same number of steps, however unequal their shards are.
+    // Except in mode `gossip`, all peers make the same number of steps, however unequal their
+    // shards are.
     switched.steps = kept.steps;
     if (switched.mode != ModeKind::gossip && kept.all_data > 0) {
       switched.steps = steps_of(next.config, kept.all_data / next.config.run.peers);

@@ -1,4 +1,4 @@
-// The tables of a file of peers.
+// Reads the tables of a file that describes peers.
 #include "peer/config/peers_file.hpp"
 
 #include <fmt/format.h>
@@ -13,16 +13,16 @@
 namespace gv {
 namespace {
 
-/// One [[peer]], with the units of the file.
+/// A [[peer]] table, in the units of the file.
 struct PeerRow {
   std::string name;
   double gflops = 0;
   double memory_mb = 0;
 };
 
-/// [links] or one [[link]].
+/// The [links] table or a [[link]] table.
 struct LinkRow {
-  std::vector<std::string> peers;  ///< Empty for [links].
+  std::vector<std::string> peers;  ///< Empty for the [links] table.
   double latency_ms = 0;
   double bandwidth_mbit = 0;
 };
@@ -73,7 +73,8 @@ class PeersReading {
         {name_ + ":" + std::to_string(line) + ": " + path, std::move(reason), std::move(remedy)});
   }
 
-  /// The tables under `key`; reports a problem if the value is anything else.
+  /// Returns the tables under `key`, with their lines. Reports a problem if the value is anything
+  /// else.
   std::vector<std::pair<const TomlTable*, std::size_t>> tables(const std::string& key) {
     std::vector<std::pair<const TomlTable*, std::size_t>> found;
     const auto at = root_.find(key);

@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// The largest number of peers in a file.
+/// The most peers that a file may describe.
 constexpr std::size_t peers_in_file_max = 64;
 
 /// A site read from a file. Valid only if there are no problems.
@@ -18,21 +18,21 @@ struct ParsedPeers {
   Problems problems;
 };
 
-/// Reads
+/// Reads a description such as
 ///
 ///   [[peer]]                  one for each peer
 ///   name = "desk"
 ///   gflops = 8.0              10^9 multiplications and additions a second
 ///   memory_mb = 2000          left out: no limit
-///   [links]                   of every pair of peers
+///   [links]                   for every pair of peers
 ///   latency_ms = 2.0
 ///   bandwidth_mbit = 100      each way; left out: sending takes no time
-///   [[link]]                  of every pair among some peers; the last one counts
+///   [[link]]                  for every pair among some peers; the last match counts
 ///   peers = ["desk", "tower"]
 ///   latency_ms = 0.1
 ///   bandwidth_mbit = 1000
 ///
-/// `name` is the text's in problems.
+/// Problems name the text as `name`.
 ParsedPeers parse_peers_text(std::string_view text, std::string_view name);
 ParsedPeers parse_peers_file(const std::string& path);
 

@@ -1,5 +1,4 @@
-// Plans are made by the predicted time of a step, in a search that must end soon. Pins must leave
-// some plan.
+// Checks that step times can be predicted for a plan, and that some plan can keep the pins.
 #include "peer/config/plan_problems.hpp"
 
 #include <fmt/format.h>
@@ -58,7 +57,7 @@ Problems pin_problems(const Config& config) {
           "write a name of 1 to 64 letters, digits, dots, dashes or underscores");
     }
     if (stage < stages) {
-      // Mirrored, a peer carries both the stage and its image.
+      // In a mirrored schedule, a peer carries both the stage and its mirror image.
       const bool is_mirrored = pipeline.schedule == PipelineKind::chimera;
       ++carriers[is_mirrored ? std::min<std::uint32_t>(stage, stages - 1 - stage) : stage];
     } else {
@@ -66,7 +65,7 @@ Problems pin_problems(const Config& config) {
           "pin it to an earlier stage, or cut the model into more stages");
     }
   }
-  // A carrier beyond these would have no micro-batch in any run.
+  // Any further peers of a stage would have no micro-batch in any run.
   const std::size_t most = pipeline.micro_batches * pipeline.group;
   for (const auto& [stage, count] : carriers) {
     if (count <= most) continue;

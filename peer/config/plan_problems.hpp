@@ -1,5 +1,5 @@
-// Settings with which no plan of stages and groups can be searched for, or would be wrong, and pins
-// that no plan could keep.
+// Finds settings that rule out an automatic plan of stages and groups, and pins that no plan can
+// keep.
 #pragma once
 
 #include "base/problems.hpp"
@@ -7,10 +7,11 @@
 
 namespace gv {
 
-/// Why `pipeline.plan = "auto"` cannot go with these settings. Places are "pipeline.plan".
+/// Lists why `pipeline.plan = "auto"` does not work with these settings. The place of each problem
+/// is "pipeline.plan".
 Problems plan_problems(const Config& config);
 
-/// Why the pins of a pipeline cannot hold. Places are "pipeline.pins".
+/// Lists why the pins of a pipeline cannot be kept. The place of each problem is "pipeline.pins".
 Problems pin_problems(const Config& config);
 
 }  // namespace gv

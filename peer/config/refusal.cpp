@@ -8,13 +8,13 @@
 namespace gv {
 
 void say(std::FILE* to, std::string_view text) {
-  // Does not use fmt::print, which throws if the reader has gone away.
+  // fmt::print would throw if the reader of the output has gone away.
   std::fwrite(text.data(), 1, text.size(), to);
   std::fflush(to);
 }
 
 void print(const Problems& problems) {
-  // A problem may quote a config that came from another peer.
+  // A problem may quote a config from another peer, so it is made safe to print.
   for (const Problem& problem : problems) say(stderr, printable(to_string(problem)) + "\n");
 }
 

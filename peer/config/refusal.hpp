@@ -8,8 +8,8 @@
 
 namespace gv {
 
-/// Prints and flushes a text. If the reader of the output has gone away, the program continues
-/// without it, provided that it ignores SIGPIPE.
+/// Prints and flushes a text. If the reader of the output has gone away, the text is lost and the
+/// program continues, provided that it ignores SIGPIPE.
 void say(std::FILE* to, std::string_view text);
 
 /// Prints the problems to stderr, one on each line.

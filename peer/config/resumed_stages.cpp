@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// The slices of a stage in a checkpoint with these notes.
+/// Returns the slices of a stage that a checkpoint with these notes contains.
 Range held_by(const StageLearner& learner, std::size_t stage,
               const std::map<std::string, std::string>& notes) {
   const Range all{0, learner.slices(stage)};
@@ -74,7 +74,8 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
   const std::vector<std::uint32_t> parts = replica->held_parts();
   StartingPoint point{.replica = std::move(replica), .facts = std::move(facts)};
   if (stages == 0) {
-    // The settings differ, and a run that begins again would overwrite these checkpoints.
+    // The settings differ from those of the checkpoints, and a fresh run would overwrite the
+    // checkpoints.
     if (unfit) {
       point.problems.push_back(*std::move(unfit));
       return point;

@@ -1,4 +1,4 @@
-// Resumes from the checkpoints of stages.
+// Resumes a pipeline's peer from its checkpoints of stages.
 #pragma once
 
 #include <filesystem>

@@ -52,7 +52,7 @@ inline std::string shown(const std::string& value) {
   return text + '"';
 }
 
-/// The shortest number of seconds that reads back as the same duration.
+/// The shortest text for a duration in seconds that reads back as the same duration.
 inline std::string shown(Duration value) {
   std::array<char, 32> text{};
   double number = 0;
@@ -112,11 +112,11 @@ struct Bounds {
   }
 };
 
-/// The least value of positive settings that become float32. A smaller one may become 0 there, and
-/// its reciprocal infinite.
+/// The smallest value of positive settings that are converted to float32. In float32, a smaller
+/// value could become 0, and its reciprocal infinite.
 constexpr double least_positive = 1e-37;
 
-/// A value of a setting as text. -1 is stored as the largest unsigned number.
+/// Returns a setting's value as text. -1, where allowed, is stored as the largest unsigned number.
 template <class Value>
 std::string shown_within(const Bounds& range, const Value& value) {
   if constexpr (std::unsigned_integral<Value>) {
@@ -125,8 +125,8 @@ std::string shown_within(const Bounds& range, const Value& value) {
   return shown(value);
 }
 
-/// The largest whole number that every machine can hold and TOML can write.
-constexpr double whole_max = 9007199254740992.0;  // 2^53, exact as a double, too.
+/// The largest whole number that every machine can hold and TOML can write: 2^53.
+constexpr double whole_max = 9007199254740992.0;  // A double holds it exactly.
 
 inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   const auto* text = std::get_if<std::string>(&value.data);
@@ -140,7 +140,7 @@ inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   return {"wrong type: " + std::string(kind_of(value)), "write a value that is: " + wanted};
 }
 
-/// The error for a name that is not in `names`. `listed` is the text that lists them.
+/// Returns the error for a name that is not in `names`. `listed` is the list of names as text.
 inline BadValue unknown_name(const std::string& path, const std::string& text,
                              const std::vector<std::string>& names, const std::string& listed) {
   if (const auto now = renamed(path + " = " + text)) {
@@ -268,7 +268,7 @@ inline std::optional<BadValue> read(const TomlValue& value, const Bounds& range,
 
 // ---- Rows ----
 
-/// The choices of an enumeration whose values have names.
+/// Returns the choices of an enumeration whose values have names.
 template <class Kind, std::size_t count>
 auto named_choices(const Names<Kind, count>& names) {
   std::vector<std::pair<std::string, Kind>> choices;
@@ -282,7 +282,7 @@ auto named_choices(const Kinds& kinds) {
   return choices;
 }
 
-/// The choices for a setting that is a codec.
+/// Returns the choices for a setting that is a codec.
 inline std::vector<std::pair<std::string, Codec>> named_codecs(std::span<const NamedCodec> codecs) {
   std::vector<std::pair<std::string, Codec>> choices;
   for (const NamedCodec& row : codecs) choices.emplace_back(row.name, row.codec);
@@ -290,7 +290,7 @@ inline std::vector<std::pair<std::string, Codec>> named_codecs(std::span<const N
 }
 
 /// Appends rows to the table, all in one section and with the same condition. `field` is a generic
-/// lambda, so that the same one serves for reading and writing.
+/// lambda that returns a reference, so it serves for both reading and writing.
 template <class Object>
 struct Section {
   std::vector<Setting<Object>>& all;
@@ -300,7 +300,8 @@ struct Section {
 
   /// The same section, for keys that must be equal on all peers of a run.
   Section agreed() const { return {all, name, condition, true}; }
-  /// The same section, for keys that also need this condition. `words` describe both conditions.
+  /// The same section, for keys that also need the condition `holds`. `words` describes both
+  /// conditions together.
   Section only_with(std::string key, std::string words, auto holds) const {
     Condition<Object> both{std::move(key), std::move(words), holds};
     if (condition.holds) {
@@ -310,8 +311,8 @@ struct Section {
     }
     return {all, name, std::move(both), agrees};
   }
-  /// The same section, for keys that have an effect only if an earlier choice() has one of these
-  /// names. `key` is in this section, or a full path.
+  /// The same section, for keys that have an effect only if an earlier choice() has one of the
+  /// values `names`. `key` is a key of this section, or a full path.
   Section with(std::string_view key, const std::vector<std::string_view>& names) const {
     const auto row = std::ranges::find_if(all, [&](const Setting<Object>& above) {
       return above.path() == key || (above.section == name && above.key == key);
@@ -345,8 +346,8 @@ struct Section {
     add(key, field, Bounds{}, meaning);
   }
 
-  /// Adds a key whose value is one of several names. `type`, if given, replaces their list in the
-  /// reference.
+  /// Adds a key whose value is one of several names. If `type` is given, the reference shows it
+  /// instead of the list of names.
   template <class Field, class Value = std::remove_cvref_t<std::invoke_result_t<Field, Object&>>>
   void choice(std::string_view key, Field field,
               std::type_identity_t<std::vector<std::pair<std::string, Value>>> choices,

@@ -1,4 +1,4 @@
-// Looks at the number of samples and at the centres, and deals out.
+// Checks the number of samples, reads the centres, and deals samples out.
 #include "peer/config/shards.hpp"
 
 #include <fmt/format.h>

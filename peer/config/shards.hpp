@@ -1,4 +1,4 @@
-// Deals out samples to all peers.
+// Divides samples among all peers.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ using Shards = std::vector<std::vector<std::uint32_t>>;
 
 Problem too_few_samples(const Config& config, std::size_t samples);
 
-/// Deals samples out by the settings of a config, which must outlive it.
+/// Deals samples out according to a config, which must outlive this object.
 class Dealer {
  public:
-  /// Reads the centres of clusters, if samples are dealt out by them.
+  /// Reads the centres, if samples are dealt out by clusters.
   explicit Dealer(const Config& config);
 
-  /// True if dealing needs the inputs of samples and not only their labels.
+  /// True if dealing needs the samples' inputs, not only their labels.
   bool needs_inputs() const { return config_.data.partition.kind == PartitionKind::clusters; }
 
   /// Deals out the samples. On failure returns no shards and records the reason in the problems.

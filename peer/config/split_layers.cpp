@@ -22,8 +22,9 @@ bool is_activation(LayerKind kind) {
          kind == LayerKind::dropout;
 }
 
-/// What is inside a residual layer: perhaps a norm, then attention, or two dense layers with
-/// activations between them. Every member computes the norm, and what lies between residual layers.
+/// Describes how to share a residual layer that contains an optional norm, followed either by
+/// attention or by two dense layers with activations between them. Every member of the group
+/// computes the norm and whatever lies between residual layers.
 void describe_residual(const LayerPlan& residual, SplitLayer& costs) {
   std::vector<const LayerPlan*> inner;
   for (const LayerPlan& layer : residual.layers) {
@@ -49,8 +50,8 @@ void describe_residual(const LayerPlan& residual, SplitLayer& costs) {
   costs.merge = OutputMerge::sum;
 }
 
-/// Floats that strips exchange before this layer: rows above or below one's own, whichever are
-/// more, since each goes to another neighbour.
+/// Returns the number of floats that strips exchange before this layer. This is the larger of the
+/// rows needed from above and those needed from below, because they come from different neighbours.
 double halo_of(const LayerPlan& layer) {
   const auto kernel = static_cast<double>(layer.spec.kernel);
   const auto stride = static_cast<double>(layer.spec.stride);
@@ -59,7 +60,8 @@ double halo_of(const LayerPlan& layer) {
   return rows * static_cast<double>(layer.in[0] * layer.in[2]);
 }
 
-/// Rows, if a convolution is followed by nothing but pools, activations and a flatten at its end.
+/// Offers the rows for sharing if only pools, activations and a final flatten follow the
+/// convolution.
 void describe_rows(const std::vector<LayerPlan>& layers, ModelPiece& piece) {
   SplitLayer& costs = piece.costs;
   for (std::size_t i = piece.first; i < piece.end; ++i) {

@@ -1,4 +1,4 @@
-// The layers of a model, as input of the search for a way to share them.
+// The layers of a model, as input to the search for a way to share them.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace gv {
 
-/// Layers [first, end) of a model that are shared as one: a layer with parameters, and the
-/// following layers without. Layers before the first parameters may also be included.
+/// Layers [first, end) of a model that are shared as one piece: a layer with parameters, and the
+/// layers without parameters that follow it. The first piece may also begin with layers without
+/// parameters.
 struct ModelPiece {
   std::size_t first = 0;
   std::size_t end = 0;
@@ -25,7 +26,7 @@ struct ModelPiece {
 ///   two dense layers in a residual layer, with activations between them: by model, as a pair
 ///   embedding                  by model: its vocabulary
 ///
-/// and everything by samples. If the last layer is dense under a cross-entropy, the loss is taken
+/// and everything by samples. If the last layer is dense under a cross-entropy, the loss is assumed
 /// to be computed in parts, so that its outputs are not gathered.
 std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input);
 

@@ -16,13 +16,14 @@
 namespace gv {
 namespace {
 
-/// The fewest slices that a member of a full group has. There are none without groups.
+/// Returns the fewest slices that a member of a full group has. Without groups, a peer has all
+/// slices.
 std::size_t slices_at_least(const PipelineConfig& pipeline) {
   return (slices_of_stage + pipeline.group - 1) / pipeline.group;
 }
 
-/// What layers [first, end) cost a peer that has `slices` of the slices in which a group shares
-/// them.
+/// Returns the cost of layers [first, end) for a peer that has `slices` of the slices into which a
+/// group divides them.
 LayerCost cost_of(const Config& config, const std::vector<LayerWork>& layers, std::size_t first,
                   std::size_t end, std::size_t slices) {
   LayerCost cost;
@@ -42,18 +43,19 @@ LayerCost cost_of(const Config& config, const std::vector<LayerWork>& layers, st
   return cost;
 }
 
-/// The quickest partition of these layers, with no stage above `memory_bytes` (0 means no limit).
+/// Returns the fastest partition of these layers in which no stage exceeds `memory_bytes` (0 means
+/// no limit).
 std::optional<StagePartition> partition(const Config& config, const std::vector<LayerCost>& parts,
                                         std::size_t stages, double memory_bytes) {
   const PipelineConfig& pipeline = config.pipeline;
   PipelineSite site{.speeds = std::vector<double>(stages, 1.0)};
   if (memory_bytes > 0) site.memory_bytes.assign(stages, memory_bytes);
-  // Memory for the gradients of one micro-batch and of all, and for the optimiser's vectors. A run
-  // with several updates also keeps its first state, in case it is abandoned.
+  // The memory holds the gradients of one micro-batch, their sum, and the optimiser's vectors. A
+  // run with several updates also keeps its first state, in case the run is abandoned.
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const bool keeps_versions = !is_synchronous(pipeline.schedule);
   double state = 2 + vectors + (keeps_versions ? 1 + vectors : 0);
-  // In a group every peer keeps its own last copy and that of a neighbour.
+  // In a group, every peer keeps its own last copy and a neighbour's.
   if (pipeline.group > 1 && pipeline.copy_every > 0) state += 2 * (1 + vectors);
   return partition_stages(parts, site,
                           {.stages = stages,
@@ -65,11 +67,12 @@ std::optional<StagePartition> partition(const Config& config, const std::vector<
                            .recomputes = pipeline.recompute});
 }
 
-/// The cut whose slowest stage is fastest, by estimated costs of layers, with no stage above
-/// `memory_bytes` (0 means no limit) where groups are full. Empty if there is none.
+/// Returns the cut whose slowest stage is fastest, by estimated costs of layers. With full groups,
+/// no stage exceeds `memory_bytes` (0 means no limit). Returns an empty list if there is no such
+/// cut.
 std::vector<std::size_t> estimated_cut(const Config& config, const ModelSpec& model,
                                        SampleShape shape, double memory_bytes) {
-  // A layer that no stage may begin with is merged with the layer before it.
+  // A layer that cannot begin a stage is merged with the layer before it.
   std::vector<std::size_t> begins;
   const std::vector<LayerWork> layers = layer_work(model, shape);
   bool learns_before = false;
@@ -121,7 +124,7 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
                         config.pipeline.stages),
             "use fewer stages"};
   }
-  // Bisect for the smallest memory that is enough, to a thousandth.
+  // Bisects for the smallest sufficient memory, to within a thousandth.
   double too_little = 1e6 * config.pipeline.memory_mb;
   double enough = 2 * too_little;
   while (estimated_cut(config, model, shape, enough).empty()) enough *= 2;

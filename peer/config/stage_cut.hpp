@@ -1,4 +1,4 @@
-// Cuts the layers of a model into the stages of a pipeline, before anything was measured.
+// Cuts the layers of a model into the stages of a pipeline, before anything has been measured.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace gv {
 
-/// One past the last layer of each stage: the given ends, or the cut whose slowest stage is fastest
-/// within the allowed memory, by estimated costs of layers. Empty if there are fewer layers than
-/// stages or no cut fits the memory.
+/// Returns one past the last layer of each stage: the given ends, or the cut whose slowest stage is
+/// fastest within the allowed memory, by estimated costs of layers. Returns an empty list if there
+/// are fewer layers than stages, or if no cut fits the memory.
 std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model,
                                     SampleShape shape);
 
-/// The most slices of a stage that fit into a peer's memory, if groups share the stages of this
-/// cut. At least as many as a member of a full group has. 0: no limit.
+/// Returns the most slices of a stage that fit into a peer's memory, if groups share the stages of
+/// this cut. The result is at least the slices of a member of a full group; 0 means no limit.
 std::size_t slices_most(const Config& config, const ModelSpec& model, SampleShape shape,
                         const std::vector<std::size_t>& ends);
 

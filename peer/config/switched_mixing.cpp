@@ -1,4 +1,4 @@
-// Reads the settings of a settings revision like those of a config.
+// Reads the mixing options that a settings revision contains, as the config reader would.
 #include "peer/config/switched_mixing.hpp"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
         path != "train.learning_rate") {
       continue;
     }
-    if (settings.find(path + " ") != std::string_view::npos) continue;  // Given, and judged below.
+    // The revision sets this key, which is checked below.
+    if (settings.find(path + " ") != std::string_view::npos) continue;
     text += path + " = " + setting.show(running) + "\n";
   }
   bool named = false;
@@ -32,7 +33,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     named = named || line.starts_with("run.algorithm") || line.starts_with("run.mode");
-    // These keys go to the config reader, which also reports renamed ones.
+    // The config reader takes these keys, and also reports renamed ones.
     if (line.starts_with("run.algorithm") || line.starts_with("run.mode") ||
         line.starts_with("mixing.") || line.starts_with("rounds.")) {
       continue;
@@ -60,7 +61,7 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
   }
   if (switched.problems.empty()) {
     Config after = running;
-    after.run.mode = ModeKind::mixing;  // The swarm may have begun in another mode.
+    after.run.mode = ModeKind::mixing;  // The swarm may have started in another mode.
     after.mixing = parsed.config.mixing;
     switched.problems = problems_of_defences(running, after);
     if (switched.problems.empty()) {

@@ -1,4 +1,4 @@
-// Writes the running config in the new mode, and reads it like any other.
+// Writes the running config in the new mode as text, and reads it like any other config.
 #include "peer/config/switched_mode.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// The lines of `settings`, each with its key.
+/// Returns the lines of `settings`, each as its key and the whole line.
 std::vector<std::pair<std::string, std::string>> settings_in(std::string_view settings) {
   std::vector<std::pair<std::string, std::string>> lines;
   while (!settings.empty()) {
@@ -27,7 +27,7 @@ std::vector<std::pair<std::string, std::string>> settings_in(std::string_view se
   return lines;
 }
 
-/// The mode that the lines name; that of the running config if they name none.
+/// Returns the mode that the lines set; if they set none, that of the running config.
 ModeKind mode_in(std::string_view settings, ModeKind running) {
   for (const auto& [key, line] : settings_in(settings)) {
     if (key != "run.mode" && key != "run.algorithm") continue;
@@ -38,7 +38,7 @@ ModeKind mode_in(std::string_view settings, ModeKind running) {
   return running;
 }
 
-/// Swarms and settings with which no peer can change its mode.
+/// Lists the reasons why this swarm or these settings rule out a change of mode.
 Problems problems_of_switch(const Config& running, const Config& next) {
   Problems problems;
   const auto refuse = [&](const char* place, const char* reason, const char* remedy) {
@@ -91,7 +91,7 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   Config base = running;
   base.run.algorithm.clear();
   base.run.mode = mode;
-  // As problems_of_switch() demands.
+  // problems_of_switch() requires equal shares.
   if (running.run.mode != ModeKind::allreduce) base.allreduce.shares_by_speed = false;
   const bool is_named = given.contains("run.algorithm");
   const Config plain;
@@ -100,8 +100,8 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
     if (given.contains(path) || !setting.counts(base) || path == "run.algorithm") continue;
-    // A named algorithm brings its own settings of the mode, but neither those of learners, which
-    // exist already, nor those that protect a peer. A population is refused below.
+    // A named algorithm brings its own settings of the mode. It brings no settings of learners,
+    // which exist already, and none that protect a peer. A population is refused below.
     const bool is_own =
         path == "run.mode" || path.starts_with(section) || path.starts_with("population.");
     const bool stays = protects(running, path) || path == "allreduce.shares";
@@ -159,7 +159,7 @@ std::uint64_t alike_in_step(const Config& config) {
   in_step.run.mode = ModeKind::allreduce;
   std::uint64_t hash = 0;
   for (const auto& [path, value] : agreement(in_step)) {
-    // Which mode a peer has begun in does not matter, nor what only that mode uses.
+    // Peers may have started in different modes, so settings that only one mode uses do not matter.
     if (path.starts_with("allreduce.")) continue;
     hash = hash_combine(hash_combine(hash, stable_hash(path)), stable_hash(value));
   }

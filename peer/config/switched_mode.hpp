@@ -9,32 +9,34 @@
 
 namespace gv {
 
-/// A config after a switch.
+/// A config after a switch of the mode.
 struct SwitchedConfig {
-  Config config;      ///< The config with the new mode; the rest is as before.
-  Problems problems;  ///< If there are any, the swarm cannot use these settings.
+  Config config;      ///< The config with the new mode. Everything else is as before.
+  Problems problems;  ///< Why the swarm cannot use these settings; empty if it can.
 };
 
-/// The config after a switch of the mode. `settings` are config lines, one on each line: run.mode
-/// or run.algorithm, and keys of the section of that mode, for example `allreduce.algorithm =
-/// "ring"`. Everything else stays as it is, and is judged with the new mode just as at the start.
-/// What protects peers from hostile ones stays in any case.
-/// `has_buffers`: the model is a program's own, and has buffers that are averaged.
+/// Returns the config after a switch of the mode. `settings` contains config lines for run.mode or
+/// run.algorithm, and for keys of that mode's section, for example `allreduce.algorithm = "ring"`.
+/// Everything else stays as it is, and is checked with the new mode as at the start. Settings that
+/// protect peers from hostile ones always stay. `has_buffers` is true if the model is a program's
+/// own and has buffers that are averaged.
 SwitchedConfig switched_config(const Config& running, std::string_view settings,
                                bool has_buffers = false);
 
 /// True for a setting that protects a peer from hostile ones: the caps and clips of gossip, and the
-/// guard of mixing if the running config has one. No switch can change it, since any member can
-/// switch.
+/// guard of mixing if the running config has one. No switch can change such a setting, because any
+/// member can switch.
 bool protects(const Config& running, std::string_view path);
 
-/// The settings that protect peers and would differ after the switch from `running` to `next`.
+/// Lists the settings that protect peers and would differ after the switch from `running` to
+/// `next`.
 Problems problems_of_defences(const Config& running, const Config& next);
 
-/// The text of settings that only name this mode or algorithm.
+/// Returns the text of settings that consist only of the name of this mode or algorithm.
 std::string settings_of(std::string_view mode_or_algorithm);
 
-/// A number that is equal for peers whose settings allow them to train in lockstep.
+/// Returns a number that is equal for any peers whose settings allow them to train together in mode
+/// `allreduce`.
 std::uint64_t alike_in_step(const Config& config);
 
 }  // namespace gv

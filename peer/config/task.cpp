@@ -30,7 +30,8 @@
 namespace gv {
 namespace {
 
-/// Turns it into a task of a pipeline. Every run takes the micro-batches of all peers together.
+/// Turns `task` into the task of a pipeline. Every run takes the micro-batches of all peers
+/// together.
 void cut(const Config& config, std::size_t samples, Task& task) {
   const PipelineConfig& pipeline = config.pipeline;
   StagesSpec stages{.trainer = task.trainer,
@@ -107,7 +108,7 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
   if (first.weight_decay > 0) optimizer.weight_decay = first.weight_decay;
 }
 
-/// Fills in what does not depend on the model: how to work with other peers, and the budget of a
+/// Fills in what does not depend on the model: how the peer works with others, and the budget of a
 /// learner with `samples` samples.
 void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
@@ -122,8 +123,8 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.rule = mixing_rule(config);
 }
 
-/// Makes a task for `data`, which is the whole shard number `shard`. `samples` counts the samples
-/// of all shards.
+/// Makes a task for `data`, which is all of shard number `shard`. `samples` is the number of
+/// samples in all shards.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
   Task task;
@@ -138,7 +139,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   if (config.population.is_on()) join_population(config, shard, task);
   if (!task.problems.empty()) return task;
   // In modes `allreduce` and `mixing` all peers take the same number of steps, however unequal
-  // their shards are, and with the swarm's budget they share them.
+  // their shards are. With the swarm's budget they share the steps.
   const bool in_step = config.run.mode == ModeKind::allreduce ||
                        config.run.mode == ModeKind::mixing || has_swarm_budget(config);
   task.samples = samples;
@@ -149,7 +150,7 @@ Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::siz
   return task;
 }
 
-/// Loads one of the shards of all peers: the one whose number `pick` returns.
+/// Loads one shard. `pick` gets the shards of all peers and returns the number of the one to load.
 Task load_shard(const Config& config, const std::function<std::size_t(const Shards&)>& pick) {
   Dealer dealer(config);
   std::size_t samples = 0;
@@ -157,7 +158,7 @@ Task load_shard(const Config& config, const std::function<std::size_t(const Shar
   const Choose chosen = [&](const DataSet& all) {
     samples = all.size();
     Shards shards = dealer.deal(all);
-    // Problems are reported below.
+    // The dealer's problems are reported below.
     if (shards.empty()) return std::vector<std::uint32_t>{};
     number = pick(shards);
     return std::move(shards.at(number));
@@ -200,8 +201,8 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
 
 namespace {
 
-/// The tasks of these peers where the training data stay in files. If there are problems, a single
-/// task with them.
+/// Returns the tasks of these peers for training data that stay in files. If there are problems,
+/// returns a single task that contains them.
 std::vector<Task> tasks_on_files(const Config& config, const std::vector<std::size_t>& peers) {
   LoadedDataSet loaded = open_data(config.data);
   const std::size_t samples = loaded.data ? loaded.data->size() : 0;
@@ -289,7 +290,7 @@ Task load_task(const Config& config, std::size_t shard) {
 }
 
 Problems problems_with_data(const Config& config) {
-  // If some shard has too few samples, so has the smallest one.
+  // If any shard has too few samples, the smallest shard does.
   const auto smallest = [](const Shards& shards) {
     return static_cast<std::size_t>(
         std::ranges::min_element(shards, {}, &Shards::value_type::size) - shards.begin());
@@ -375,8 +376,9 @@ Problem unfit_checkpoint(const std::filesystem::path& file, const std::string& w
 
 namespace {
 
-/// The newest sound checkpoint of a whole model that the replica accepts. If there are only sound
-/// ones that do not fit, the settings differ, and a run that begins again would overwrite them.
+/// Loads the newest valid checkpoint of a whole model that the replica accepts. If there are valid
+/// checkpoints but none fits, reports a problem: the settings differ, and a fresh run would
+/// overwrite these checkpoints.
 StartingPoint resumed(std::unique_ptr<WholeReplica> replica,
                       const std::filesystem::path& checkpoints) {
   StartingPoint point;

@@ -1,5 +1,4 @@
-// Makes a training task from a config: data, shard and learner, and where a replica starts and is
-// saved.
+// Makes a training task from a config: its data, shard and learner. Loads and saves replicas.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +25,11 @@ namespace gv {
 
 /// One peer's part of a run. The other fields are valid only if `problems` is empty.
 struct Task {
-  std::shared_ptr<const DataSet> shard;  ///< Null if the learner is not built in.
-  /// In a population: samples removed from the shard for validation.
+  /// The training samples; null if the learner is not built in.
+  std::shared_ptr<const DataSet> shard;
+  /// Samples taken from the shard for validation. Set only in a population.
   std::shared_ptr<const DataSet> held_out;
-  /// With a target accuracy: the samples to measure the model on.
+  /// Samples on which to measure the model. Set only with a target accuracy.
   std::shared_ptr<const DataSet> test;
   std::size_t samples = 0;  ///< Number of samples in all shards; 0 if the learner is not built in.
   TrainerSpec trainer;
@@ -44,24 +44,23 @@ struct Task {
 /// Loads the training data, cuts it into config.run.peers shards and keeps number `shard`.
 Task load_task(const Config& config, std::size_t shard);
 
-/// Why a model of these training samples cannot be evaluated on these test samples.
+/// Lists why a model trained on the training samples cannot be evaluated on the test samples.
 Problems problems_of_test(const Config& config, const DataSet& train, const DataSet& test);
 
-/// Finds all problems that show only with the data, for all peers: in training and test files, in
-/// the model and the cut with their samples, and in the number of samples. Reads all files and
-/// keeps no data.
+/// Finds, for all peers, the problems that appear only with the data: in the files, in the model
+/// and its cut, and in the number of samples. Reads all files and keeps no data.
 Problems problems_with_data(const Config& config);
 
-/// The tasks of all peers, for a simulator. Reads the data only once. If there are problems,
-/// returns a single task that contains them.
+/// Returns the tasks of all peers, for a simulator. Reads the data only once. If there are
+/// problems, returns a single task that contains them.
 std::vector<Task> load_tasks(const Config& config);
 
-/// The task of a learner that is not built in and has its own data. The config provides the
-/// settings for working with other peers, the budget and the batch size. `all_samples`: samples of
-/// all peers together; 0: not known.
+/// Returns the task of a learner that is not built in and has its own data. The config provides the
+/// settings for working with other peers, the budget and the batch size. `all_samples` is the
+/// number of samples of all peers together; 0 if unknown.
 Task task_of(const Config& config, const Learner& learner, std::uint64_t all_samples = 0);
 
-/// All samples for testing.
+/// The samples on which to test a model.
 struct TestSet {
   std::shared_ptr<const DataSet> data;
   ModelSpec model;
@@ -69,19 +68,19 @@ struct TestSet {
 };
 TestSet load_test_set(const Config& config);
 
-/// For texts, figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Empty for other
-/// data.
+/// For texts, returns figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Returns
+/// an empty text for other data.
 std::string uncertainty(const Score& score, const DataSet& data);
 
-/// Makes the built-in learner of a task that is not a pipeline's. If it has several threads,
-/// `together` runs them; if its data are in files, `aside` reads them ahead of time.
+/// Makes the built-in learner of a task that is not a pipeline's. If the learner has several
+/// threads, `together` runs them; if its data are in files, `aside` reads them ahead of time.
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {},
                                     RunAside aside = {});
 
 /// Makes the built-in learner of a pipeline's task. It does not carry a stage yet.
 std::unique_ptr<StageLearner> stages_of(const Task& task);
 
-/// The replica of a learner before its first step.
+/// Returns the replica of a learner before its first step.
 std::unique_ptr<WholeReplica> first_replica(const Task& task, std::size_t shard,
                                             std::unique_ptr<Learner> learner);
 
@@ -91,45 +90,45 @@ struct StartingPoint {
   ModelFacts model;
   std::uint64_t step = 0;
   std::optional<ModelVersion> version;  ///< In a pipeline, the version of the loaded stages.
-  std::vector<std::uint32_t> parts;     ///< Parts of stages (StageParts) that were loaded.
+  std::vector<std::uint32_t> parts;     ///< Parts of stages (see StageParts) that were loaded.
   /// Older checkpoints of stages, in case no other peer has newer ones.
   std::vector<StageState> copies;
   /// Facts for the log: which checkpoint was loaded, and why others were refused.
   std::vector<Fact> facts;
-  /// Why the peer must not begin; then the other fields do not count. A damaged checkpoint is none:
-  /// the peer goes on from an older one, or from the model of others.
+  /// Why the peer must not start. If there is a problem, the other fields are meaningless. A
+  /// damaged checkpoint is no problem: the peer continues from an older one, or from the model of
+  /// other peers.
   Problems problems;
 };
 
-/// The problem with a checkpoint that can be read but is of another model or optimiser.
+/// Returns the problem for a readable checkpoint that belongs to another model or optimiser.
 Problem unfit_checkpoint(const std::filesystem::path& file, const std::string& why);
 
-/// The run's first model or, with `resume`, the newest valid checkpoint in `checkpoints`. A
-/// pipeline makes its learner itself, so `learner` is null.
+/// Returns the run's first model or, with `resume`, the newest valid checkpoint in `checkpoints`. A
+/// pipeline makes its own learner, so `learner` is null for it.
 StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
                              const std::filesystem::path& checkpoints, std::size_t shard,
                              bool resume);
 
-/// Metadata of a parameter file, for eval: the run's config, its number of peers and the location
-/// of the data.
+/// Returns the metadata that a parameter file needs for evaluation: the run's config, its number of
+/// peers and the location of the data.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
 
-/// Writes a model without the rest of a replica to a file. Returns why it failed, or an empty
-/// string.
+/// Writes only the model of a replica to a file. Returns the error, or an empty string.
 std::string write_model(const std::filesystem::path& file, const Layout& layout,
                         std::span<const float> parameters,
                         const std::map<std::string, std::string>& metadata);
 
-/// Writes a checkpoint with the config inside, from which a later start can continue. Returns an
-/// error, or an empty string.
+/// Writes a checkpoint from which a later start can continue. The checkpoint contains the config.
+/// Returns the error, or an empty string.
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
 
-/// The folder for one stage's checkpoints below a pipeline peer's checkpoints.
+/// The folder for a stage's checkpoints, below the checkpoints of a pipeline's peer.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
 
-/// The text of a config file, or of the built-in config if the path is empty. Empty if it cannot be
-/// read.
+/// Returns the text of a config file, or of the built-in config if the path is empty. Returns an
+/// empty text if the file cannot be read.
 std::string read_config_text(const std::string& path);
 
 }  // namespace gv

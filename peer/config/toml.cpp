@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t text_bytes_max = std::size_t{1} << 20;
 
-// A few times deeper than any setting or list of layers. All code that walks a table calls itself
-// once per level.
+// Both limits are a few times what any setting or list of layers needs. Code that walks a table
+// recurses once per level.
 constexpr std::size_t key_dots_max = 16;
 constexpr std::size_t brackets_max = 32;
 
@@ -124,7 +124,7 @@ std::vector<Statement> split(std::string_view text) {
   return statements;
 }
 
-/// The place after the string whose first quote is at `at`, as the parser sees it.
+/// Returns the position after the string whose opening quote is at `at`, as the parser sees it.
 std::size_t end_of_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const bool is_long = text.substr(at, 3) == std::string(3, quote);
@@ -135,7 +135,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
       return i;
     } else if (text[i] == quote) {
       if (!is_long) return i + 1;
-      // Up to two quotes of the string itself may stand before the three that close it.
+      // Up to two quotes that belong to the string may stand before the three quotes that close it.
       const std::size_t run = std::min(text.find_first_not_of(quote, i), text.size()) - i;
       if (run >= 3) return i + std::min(run, std::size_t{5});
       i += run - 1;
@@ -144,8 +144,8 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-/// Number of edits, but 0 for names that differ only in their unit, and 1 if one contains the
-/// other.
+/// Returns the number of edits between the names: 0 for names that differ only in their unit, and 1
+/// if one contains the other.
 std::size_t name_distance(std::string_view name, std::string_view candidate) {
   const std::string_view a = without_unit(name);
   const std::string_view b = without_unit(candidate);
@@ -182,8 +182,8 @@ TomlValue convert(const toml::node& node, std::size_t line_before) {
   return value;
 }
 
-/// Describes the mistake in a statement that toml++ refused, in an operator's terms if we know
-/// them.
+/// Describes the mistake in a statement that toml++ refused. Where possible, the description uses
+/// terms that an operator knows.
 Problem explain(const Statement& statement, std::string place, const std::string& parser_says) {
   const std::size_t equals = statement.text.find('=');
   static const std::regex with_unit(R"([+-]?[0-9][0-9_.]*\s*[A-Za-z%]+\s*(#.*)?)");
@@ -226,12 +226,11 @@ class Merger {
       parsed = toml::parse(statement.text);
     } catch (const toml::parse_error& error) {
       const std::size_t line = statement.line - 1 + std::max(error.source().begin.line, 1U);
-      // An unclosed bracket is noticed at the end, but the place to fix it is the start of the
-      // statement.
+      // An unclosed bracket is noticed at the end of a statement, but has to be fixed at its start.
       const bool unclosed = statement.text.find('\n') != std::string::npos;
       problems_.push_back(explain(statement, place(unclosed ? statement.line : line),
                                   std::string(error.description())));
-      // We do not know to which section the next keys belong, so skip them.
+      // It is not known to which section the next keys belong, so skip them.
       if (is_header) section_ = nullptr;
       return;
     }
@@ -255,7 +254,8 @@ class Merger {
                          "keep one of the two"});
   }
 
-  /// Follows the path that a header names and opens its table. Null if something else is there.
+  /// Follows the path in a header and opens the table there. Returns null if something else is
+  /// there.
   TomlTable* open(TomlTable& header, const std::string& above, TomlTable& parent,
                   std::size_t line) {
     auto& [key, value] = *header.begin();
@@ -347,7 +347,7 @@ TomlTable read_toml(std::string_view text, std::string_view name, Problems& prob
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark is harmless.
   Merger merger(name, problems);
   for (const Statement& statement : split(text)) {
-    // A longer list helps no one, and the parser needs seconds for some thousands of statements.
+    // A longer list helps no one, and the parser needs seconds for a few thousand statements.
     if (problems.size() >= problems_max) break;
     merger.add(statement);
   }
@@ -412,7 +412,8 @@ std::string_view without_unit(std::string_view name) {
 
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates) {
-  name = name.substr(0, 64);  // The table of edits is quadratic, and names come from outside.
+  // The table of edits grows with the product of the lengths, and names come from outside.
+  name = name.substr(0, 64);
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {

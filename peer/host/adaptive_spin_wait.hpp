@@ -9,30 +9,32 @@
 
 namespace gv {
 
-/// Decides whether busy polling is useful. Other peers on the same processor poll too, or compute
-/// only for a moment, so a peer that yields to them soon gets the processor back, although this may
-/// take milliseconds if peers outnumber processors. A CPU-bound program, however, keeps the
-/// processor for its whole slice of 3 ms or more, and a sleeping peer gets it back sooner than
-/// that. So polling stops, with exponential back-off, if a quarter of the yielded time went into
-/// such slices. Pure.
+/// Decides whether busy polling is useful. A polling peer yields the processor between two polls.
+/// Other peers return it quickly, because they too only poll, or compute for a moment. With more
+/// peers than processors, this may take milliseconds. A CPU-bound program, however, keeps the
+/// processor for its whole slice of 3 ms or more. A sleeping peer would get it back sooner than a
+/// yielding one. So polling stops, with exponential back-off, if more than a quarter of the yielded
+/// time went into such slices. Does no input or output.
 class AdaptiveSpinWait {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Longest time to poll, about twice the time of a wake-up.
+  /// The longest time to poll. It is about twice as long as a wake-up takes.
   static constexpr std::chrono::microseconds awake_max{100};
   /// A program that keeps the processor for this long at a time is CPU-bound.
   static constexpr std::chrono::milliseconds slice_min{2};
-  /// Yielded time before the first decision, and before a decision soon after a stop.
+  /// How much yielded time is needed before the first decision, and before a decision soon after
+  /// polling was stopped.
   static constexpr std::chrono::milliseconds judged_first{40};
   static constexpr std::chrono::milliseconds judged_again{8};
-  /// First and longest pause of polling. Trying again takes 8 ms in 3.2 s.
+  /// First and longest pause between periods of polling. At the longest pause, new attempts take 8
+  /// ms in every 3.2 s.
   static constexpr std::chrono::milliseconds pause_first{100};
   static constexpr std::chrono::milliseconds pause_max{3200};
 
   bool is_awake(Clock::time_point now) const { return now >= asleep_until_; }
 
-  /// Call after the processor was yielded and regained.
+  /// Call after the processor was yielded at `away` and regained at `back`.
   void gave_way(Clock::time_point away, Clock::time_point back) {
     if (given_ == Clock::duration{}) judged_from_ = away;
     given_ += back - away;
@@ -49,14 +51,15 @@ class AdaptiveSpinWait {
  private:
   Clock::time_point judged_from_{};
   Clock::duration given_{};  ///< Time yielded since `judged_from_`.
-  Clock::duration lost_{};   ///< The part of the yielded time that went into whole slices.
+  /// The part of the yielded time that other programs used in whole slices.
+  Clock::duration lost_{};
   Clock::time_point asleep_until_{};
   Clock::duration pause_{};
 };
 
 /// Calls `holds` until it returns true, at least once. Yields the processor to other programs
-/// between calls. Gives up after AdaptiveSpinWait::awake_max, and at once while `spin_wait` is not
-/// awake.
+/// between calls. Gives up after AdaptiveSpinWait::awake_max, or after the first call while polling
+/// is stopped.
 template <class Holds>
 void poll_until(AdaptiveSpinWait& spin_wait, Holds holds) {
   using Clock = AdaptiveSpinWait::Clock;
@@ -70,9 +73,9 @@ void poll_until(AdaptiveSpinWait& spin_wait, Holds holds) {
   }
 }
 
-/// Like run_one(), but polls first and meanwhile yields the processor to other programs. Going to
-/// sleep and waking up takes about 40 us, mostly on virtual machines. This is several times as long
-/// as a message takes within one host.
+/// Like run_one(), but polls first, and yields the processor to other programs while it polls.
+/// Going to sleep and waking up takes about 40 us, mainly on virtual machines. This is several
+/// times as long as a message takes within one host.
 inline std::size_t run_one_polling(asio::io_context& io, AdaptiveSpinWait& spin_wait) {
   std::size_t ran = 0;
   poll_until(spin_wait, [&] { return (ran = io.poll_one()) > 0 || io.stopped(); });

@@ -1,4 +1,4 @@
-// The table of engines, and how a row is read.
+// The table of engines, and the reading of an engine's variables.
 #include "peer/host/engines.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t shown_bytes = 80;  ///< Bytes of a variable that messages show.
+constexpr std::size_t shown_bytes = 80;  ///< Bytes of a variable's value that messages show.
 constexpr std::string_view by_hand = "pass --rank R --ranks N";
 
 std::optional<std::size_t> number_in(std::string_view text) {
@@ -23,7 +23,7 @@ std::optional<std::size_t> number_in(std::string_view text) {
   return number;
 }
 
-/// Reads the variables of one row.
+/// Reads the variables of one engine.
 class RowReader {
  public:
   RowReader(const Engine& engine, const Variables& variables)
@@ -31,7 +31,7 @@ class RowReader {
     reading_.engine = engine.name;
   }
 
-  /// Returns nullopt if this engine has not started the process.
+  /// Returns nullopt if this engine did not start the process.
   std::optional<EngineReading> read();
 
  private:
@@ -77,7 +77,7 @@ std::optional<std::size_t> RowReader::number_at_end(std::string_view variable) {
                                    : number_in(std::string_view(*value).substr(dash + 1));
 }
 
-/// Turns an engine's own numbers, which may begin anywhere and have gaps, into ranks.
+/// Turns an engine's own numbers, which may start anywhere and have gaps, into ranks from 0.
 void RowReader::count_from_first(std::size_t value) {
   const std::optional<std::size_t> first = number(engine_.first), last = number(engine_.last);
   const std::size_t step = std::max<std::size_t>(1, number(engine_.step).value_or(1));
@@ -97,7 +97,7 @@ std::optional<EngineReading> RowReader::read() {
   if (!variables_(engine_.rank)) return std::nullopt;
   const std::optional<std::size_t> value =
       engine_.is_end_of_name ? number_at_end(engine_.rank) : number(engine_.rank);
-  // A host name without a number does not show that the engine is used.
+  // A host name that does not end in a number does not show that the engine is used.
   if (!value && engine_.is_end_of_name) return std::nullopt;
   reading_.ranks = number(engine_.ranks);
   if (value && engine_.first.empty()) reading_.rank = value;

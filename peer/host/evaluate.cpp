@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// The number of peers in the text; nullopt if the text is not one.
+/// Returns the number of peers in the text; nullopt if the text is not a valid number.
 std::optional<std::size_t> peers_in(const std::string& text) {
   std::size_t number = 0;
   const char* end = text.data() + text.size();
@@ -42,8 +42,8 @@ StoredConfig stored_config(const std::string& file, const std::string& config) {
                                "name the run's config with --config"}};
     return stored;
   }
-  // Relative folders are relative to the folder of the run's config file. A command may also have
-  // started a different number of peers than the file names.
+  // The metadata override the stored config: its relative folders refer to the folder of the run's
+  // config file, and a command may have started a different number of peers.
   const auto folder = tensors.metadata.find("data_folder");
   const auto peers = tensors.metadata.find("peers");
   ConfigOverrides overrides;

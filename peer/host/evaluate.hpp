@@ -10,16 +10,16 @@
 
 namespace gv {
 
-/// The settings with which a parameter file was trained, and their text.
+/// The settings with which a parameter file was trained, and the text of these settings.
 struct StoredConfig {
   ParsedConfig parsed;
   std::string text;
 };
-/// Returns the settings in the file, or those in the file that `config` names. Reports a problem if
-/// there are no settings.
+/// Returns the settings in the file, or those in the config file `config` if one is named. Reports
+/// a problem if there are no settings.
 StoredConfig stored_config(const std::string& file, const std::string& config);
 
-/// "accuracy 91.20 %" or "R2 0.9120".
+/// Returns, for example, "accuracy 91.20 %" or "R2 0.9120".
 std::string to_text(const Merit& merit);
 
 /// Returns the accuracy or R2, and the loss, in one line. The score must cover all of `data`.

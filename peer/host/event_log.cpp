@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::size_t refusals_kept = 8;
 constexpr int files_max = 4;
-constexpr int refusals_told = 10;  ///< Lines about one peer and event in `refusals_minute`.
+constexpr int refusals_told = 10;  ///< Most lines about one peer and event per `refusals_minute`.
 constexpr Duration refusals_minute = std::chrono::minutes(1);
 constexpr Duration look_period = std::chrono::seconds(1);
 constexpr ::mode_t private_mode = 0600;
 
-/// The log's file of that age; 0 is the newest.
+/// Returns the log file of the given age; age 0 is the newest.
 std::filesystem::path file_of_age(const std::filesystem::path& folder, int age) {
   return folder / ("events.jsonl" + (age == 0 ? "" : "." + std::to_string(age)));
 }
@@ -64,7 +64,7 @@ void EventLog::open() {
   bytes_ = end > 0 ? static_cast<std::uint64_t>(end) : 0;
 }
 
-/// Makes every file one older. If renaming fails, the newest file goes on growing.
+/// Makes every log file one older. If renaming fails, the newest file keeps growing.
 void EventLog::rotate() {
   std::error_code ignored;
   for (int age = files_max - 1; age > 0; --age) {
@@ -93,8 +93,9 @@ void EventLog::append(std::string line) {
   options_.warn(path_.string() + ": events cannot be written: " + why);
 }
 
-/// Returns true if the fact gets no line because too many like it were logged. Only refusals and
-/// answers to accusations are limited, because only of these can another peer cause any number.
+/// Returns true if the fact gets no line because too many similar facts were logged. The limit
+/// applies only to refusals and to answers to accusations, because other peers can cause any number
+/// of these.
 bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
                            const std::string& name) {
   if (now - looked_at_ >= look_period) {
@@ -110,7 +111,8 @@ bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
   return true;
 }
 
-/// Ends the budgets that began at least `length` ago. Each with facts left out gets a line.
+/// Ends the budgets that began at least `length` ago. Writes a line for each one that omitted
+/// facts.
 void EventLog::end_minutes(Time now, Duration length) {
   std::erase_if(budgets_, [&](const auto& entry) {
     const auto& [subject, budget] = entry;

@@ -18,18 +18,19 @@
 
 namespace gv {
 
-/// The existing files of a folder's event log, the oldest first.
+/// Returns the existing files of a folder's event log, oldest first.
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-/// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name,
-/// "peer": id, "name": its name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
+/// Appends to `events.jsonl`: {"t": seconds since the start, "event": the fact's name, "peer": id,
+/// "name": the peer's name, "reason": ..., "detail": ..., and numbers}. Counts facts by name.
 ///
-/// A full file becomes `events.jsonl.1`, that one `.2` and so on; the oldest is deleted. At most
-/// ten refusals of one kind that concern one peer are written in a minute, and at most ten
-/// corrections of what others say of us. One line with "left_out" then counts the rest.
+/// A full file becomes `events.jsonl.1`, the previous `.1` becomes `.2`, and so on; the oldest is
+/// deleted. In each minute, at most ten refusals of one kind about one peer are written, and at
+/// most ten corrections of what others say about us. One line with "left_out" then counts the
+/// omitted ones.
 class EventLog {
  public:
-  /// A refusal, kept for `status`.
+  /// A refusal, kept for the command `status`.
   struct Refusal {
     double t = 0;
     std::string event;
@@ -40,8 +41,8 @@ class EventLog {
   struct Options {
     std::filesystem::path folder;
     std::uint64_t bytes_max = std::uint64_t{256} << 20;  ///< Limit for all files together.
-    std::function<std::string(PeerId)> name_of;          ///< Returns the name that people know.
-    std::function<void(const std::string&)> warn;  ///< Called once if lines cannot be written.
+    std::function<std::string(PeerId)> name_of;    ///< Returns a peer's name for human readers.
+    std::function<void(const std::string&)> warn;  ///< Called once when lines cannot be written.
   };
 
   /// Throws std::runtime_error if the file cannot be opened.
@@ -57,10 +58,10 @@ class EventLog {
   const std::deque<Refusal>& last_refusals() const { return refusals_; }
 
  private:
-  /// The number of lines about one peer and one type of fact in the present minute.
+  /// Counts the lines about one peer and one kind of fact in the current minute.
   struct Budget {
     Time since{};
-    std::string name;  ///< The peer's name; `name_of` may be gone when the log ends.
+    std::string name;  ///< The peer's name. Kept because `name_of` may be gone when the log ends.
     int lines = 0;
     std::uint64_t left_out = 0;
   };
@@ -77,11 +78,11 @@ class EventLog {
   std::filesystem::path path_;
   int file_ = -1;
   std::uint64_t bytes_ = 0;  ///< Size of the newest file.
-  std::uint64_t lost_ = 0;   ///< Lines that could not be written, and are not reported yet.
+  std::uint64_t lost_ = 0;   ///< Lines that could not be written and are not reported yet.
   bool is_torn_ = false;     ///< True if the file ends with part of a line.
   bool has_warned_ = false;
   std::map<Subject, Budget> budgets_;
-  Time looked_at_{};  ///< When the ends of minutes were last checked.
+  Time looked_at_{};  ///< When budgets were last checked for their end.
   Time now_{};        ///< Time of the newest fact.
   FactCounts counts_;
   std::deque<Refusal> refusals_;

@@ -31,13 +31,13 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
     return;
   }
   const std::string own = std::to_string(::getpid());
-  // The pid is only information for people: the lock does not need it.
+  // The pid is only information for people. The lock works without it.
   const bool is_empty = ::ftruncate(file_, 0) == 0;
   static_cast<void>(is_empty && ::pwrite(file_, own.data(), own.size(), 0) > 0);
 }
 
 FolderLock::~FolderLock() {
-  // Children made by fork() have copies of the descriptor, which would keep the lock.
+  // Children made by fork() have copies of the descriptor, which would hold on to the lock.
   if (!is_taken_) ::flock(file_, LOCK_UN);
   ::close(file_);
 }

@@ -7,8 +7,8 @@
 namespace gv {
 
 /// A lock held by the only peer of a run folder. The system releases it when the process ends for
-/// any reason; after a crash only once children made by fork() have ended, too. On file systems
-/// without locks it has no effect.
+/// any reason; after a crash, only once children made by fork() have ended too. On file systems
+/// without locks, it has no effect.
 class FolderLock {
  public:
   /// Throws std::runtime_error if the lock's file cannot be written.
@@ -19,7 +19,7 @@ class FolderLock {
 
   /// True if another process holds the lock.
   bool is_taken() const { return is_taken_; }
-  /// The pid that the holder has written, or an empty string.
+  /// The pid that the holder of the lock wrote, or an empty string.
   const std::string& holder() const { return holder_; }
 
  private:

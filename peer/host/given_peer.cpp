@@ -1,4 +1,4 @@
-// Writes and reads the JSON of a given peer.
+// Writes and reads the JSON of a peer's given arguments.
 #include "peer/host/given_peer.hpp"
 
 #include <nlohmann/json.hpp>

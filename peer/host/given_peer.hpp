@@ -8,13 +8,14 @@
 
 namespace gv {
 
-/// The variable in which a launcher gives a program the arguments of its peer, as a JSON object.
+/// The environment variable in which a launcher gives a program the arguments of its peer, as a
+/// JSON object.
 inline constexpr const char* given_variable = "GRAPEVINE_PEER";
 
-/// The text for that variable.
+/// Returns the value for that variable.
 std::string given_text(const PeerArguments& arguments);
 
-/// Replaces the arguments that the text names. Returns the problems of the text.
+/// Replaces the fields of `arguments` that the text sets. Returns the problems of the text.
 Problems take_given(const std::string& text, PeerArguments& arguments);
 
 }  // namespace gv

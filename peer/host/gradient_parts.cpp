@@ -1,4 +1,4 @@
-// Joins parts that meet.
+// Joins adjacent parts of a gradient.
 #include "peer/host/gradient_parts.hpp"
 
 #include <iterator>
@@ -8,7 +8,8 @@ namespace gv {
 
 void GradientParts::take(const GradientPart& part) {
   const auto [begin, end] = part.range;
-  // A part that is ready may already be on its way to other peers, so it must not change.
+  // A part that was reported as ready may already be on its way to other peers, so it must not
+  // change.
   const auto next = waiting_.lower_bound(end);
   const bool overlaps_next = next != waiting_.end() && next->second < end;
   const bool overlaps_last = next != waiting_.begin() && std::prev(next)->first > begin;

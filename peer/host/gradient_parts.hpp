@@ -1,4 +1,4 @@
-// Copies the parts of a gradient into place, in any order, and says how much of the gradient is
+// Copies the parts of a gradient into place, in any order, and reports how much of the gradient is
 // final.
 #pragma once
 
@@ -12,19 +12,20 @@
 
 namespace gv {
 
-/// Neighbouring elements of a gradient in a user's memory.
+/// Consecutive elements of a gradient in a user's memory.
 struct GradientPart {
   Range range;
   std::function<void(std::span<float> values)> read;  ///< Copies the elements to `values`.
 };
 
-/// One gradient that comes in disjoint parts. A sum takes a gradient from its last element on,
-/// because backward computes it in that order. So a part is ready once all later elements have
-/// come, and the order of the parts only affects how early the sum begins. Pure.
+/// A gradient that arrives in disjoint parts. A sum takes a gradient from its last element
+/// backwards, because the backward pass computes it in that order. So a part is ready once all
+/// later elements have arrived, and the order of the parts only affects how early the sum begins.
+/// Does no input or output.
 class GradientParts {
  public:
-  /// Collects the parts in `out` and calls `ready`, if given, with each range that is final. Both
-  /// must outlive this object.
+  /// Collects the parts in `out`, and calls `ready`, if given, with each range that has become
+  /// final. `out` and `ready` must outlive this object.
   GradientParts(std::span<float> out, const ReadyRange& ready)
       : out_(out), ready_(&ready), ready_from_(out.size()) {}
 
@@ -40,8 +41,8 @@ class GradientParts {
   std::span<float> out_;
   const ReadyRange* ready_;
   std::size_t ready_from_;
-  std::map<std::size_t, std::size_t> waiting_;  ///< Parts that are not ready, as a map from end to
-                                                ///< begin.
+  /// Parts that are not ready. Maps the end of each one to its beginning.
+  std::map<std::size_t, std::size_t> waiting_;
 };
 
 }  // namespace gv

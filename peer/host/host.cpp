@@ -30,8 +30,8 @@
 namespace gv {
 namespace {
 
-/// A resumed peer keeps its settings revision and runs in the revision's mode. A peer that starts
-/// from the first model forgets its revision.
+/// Makes a resumed peer keep its settings revision and run in the revision's mode. A peer that
+/// starts from the first model drops its revision.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
   if (config.run.mode == ModeKind::pipeline) return {};
@@ -48,7 +48,7 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
     return {problem};
   }
   if (kept->number == 0) return {};
-  // A revision that changes only settings of mixing names no mode.
+  // A revision that changes only settings of mixing does not set the mode.
   const bool is_of_mode = kept->number >> algorithm_bits > 0;
   SwitchedConfig next{.config = config, .problems = {}};
   if (is_of_mode) next = switched_config(config, kept->settings, options.has_buffers);
@@ -69,7 +69,7 @@ Problems begin_with_revision(const HostOptions& options, Config& config,
   return {};
 }
 
-/// Says what has ended the peer.
+/// Prints why the peer ended.
 void say_end(const HostOptions& options, const std::exception& error) {
   const std::string line = fmt::format("{}: {}", options.name, error.what());
   if (options.guest_says) {
@@ -79,7 +79,7 @@ void say_end(const HostOptions& options, const std::exception& error) {
   }
 }
 
-/// Makes the run's folder. Returns why nothing can be written there.
+/// Creates the run's folder. Returns a problem if nothing can be written there.
 Problems make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -88,8 +88,8 @@ Problems make_folder(const std::filesystem::path& folder) {
   return {{folder.string(), "cannot be written to: " + error.message(), "choose another --folder"}};
 }
 
-/// Moves the models of an earlier run in this folder aside, where nothing takes them for those of
-/// the run that begins.
+/// Moves the models of an earlier run in this folder aside, so that they are not mistaken for
+/// models of the new run.
 Problems set_aside_models(const HostOptions& options) {
   std::vector<std::filesystem::path> earlier;
   if (std::filesystem::is_directory(options.folder / "checkpoints")) {

@@ -1,4 +1,4 @@
-// Runs one node for real: with sockets, a clock, a worker thread, signals and files.
+// Runs a real node, with sockets, a clock, a worker thread, signals and files.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace gv {
 class Node;
 struct NodeEffects;
 
-/// Called with the node's effects before any of them is carried out. Tests use it to end a peer at
+/// Called with the node's effects before any of them is carried out. With it, tests end a peer at
 /// an exact point of a protocol.
 using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
 
@@ -32,24 +32,25 @@ struct HostHooks {
   StepPace pace;         ///< Paces local steps and gradients.
 };
 
-/// A second signal within this time counts as the same request, delivered twice, for example to a
-/// launcher and to its whole process group. A later one ends the process at once.
+/// A second signal within this time counts as the same request. One request may arrive twice, for
+/// example if it goes to a launcher and to the launcher's whole process group. A later signal ends
+/// the process at once.
 inline constexpr std::chrono::seconds same_interrupt{1};
 
-/// What a peer of a cohort knows about its place. The allow-list holds all ranks in their order.
+/// A peer's place in its cohort. The allow-list holds all ranks in order.
 struct CohortOptions {
   std::size_t rank = 0;
   std::filesystem::path rendezvous;  ///< Folder in which the ranks find each other's addresses.
 };
 
-/// The initial data of a peer in a swarm with certificates. Its files are in the folder "swarm" of
-/// the run folder.
+/// The initial data of a peer in a swarm with certificates. The swarm's files are in the folder
+/// "swarm" in the run folder.
 struct CertifiedSwarm {
   PublicKey swarm{};
-  std::optional<KeyPair> swarm_key;  ///< Set only at the peer that has begun the swarm.
+  std::optional<KeyPair> swarm_key;  ///< Set only for the peer that founded the swarm.
   std::vector<Certificate> certificates;
   std::vector<Revocation> revocations;
-  std::string config;                       ///< The config text that guests get.
+  std::string config;                       ///< The config text that guests receive.
   std::optional<TicketTerms> first_ticket;  ///< A ticket to print at the start.
 };
 
@@ -57,49 +58,48 @@ struct CertifiedSwarm {
 struct HostOptions {
   Config config;
   ConfigPlaces places;      ///< The places of settings in the config's text.
-  std::string config_path;  ///< Path of the config, whose text goes into checkpoints; empty: the
-                            ///< built-in config.
+  std::string config_path;  ///< Config that goes into checkpoints; empty means the built-in one.
   std::filesystem::path folder;  ///< This peer's run folder; created if missing.
   KeyPair identity;
   std::string name;
-  std::filesystem::path authorized_file;  ///< The allow-list, read again on SIGHUP; empty: there is
-                                          ///< none.
+  std::filesystem::path authorized_file;  ///< The allow-list, read again on SIGHUP; may be empty.
   std::vector<AuthorizedPeer> authorized;
   std::optional<CohortOptions> cohort;
-  std::string listen;     ///< "host:port"; empty: dial out only.
-  std::string advertise;  ///< The address that others dial; empty: the address of `listen`.
-  std::string dial_from;  ///< The address from which this peer dials; empty: the system's choice.
-  std::uint16_t lane_port = 0;    ///< The port of bulk lanes; 0 = any free port.
+  std::string listen;     ///< "host:port"; empty to dial out only.
+  std::string advertise;  ///< Address that others dial; empty means that of `listen`.
+  std::string dial_from;  ///< Address from which this peer dials; empty means the system's choice.
+  std::uint16_t lane_port = 0;    ///< The port of bulk lanes; 0 means any free port.
   std::vector<std::string> join;  ///< "host:port" or "name@host:port".
-  std::size_t shard = 0;          ///< The shard, of config.run.peers, that this peer trains on.
-  std::size_t wait_for = 1;       ///< Start training when this many peers are present.
-  bool resume = false;            ///< Continue from the newest valid checkpoint in the folder.
-  bool quiet = false;             ///< True if no progress lines are printed.
-  /// Set if the peer is a part of another program. It then handles no signals, pins no threads, and
-  /// passes each line for people to this function instead of standard error. Called on the thread
-  /// that runs the peer. Empty: the peer is a program of its own.
+  /// Number of the shard that this peer trains on, out of config.run.peers shards.
+  std::size_t shard = 0;
+  std::size_t wait_for = 1;  ///< Training starts when this many peers are present.
+  bool resume = false;       ///< True to continue from the newest valid checkpoint.
+  bool quiet = false;        ///< True if no progress lines are printed.
+  /// Set if the peer is part of another program. The peer then handles no signals, pins no threads,
+  /// and passes each line for people to this function instead of standard error. The function is
+  /// called on the thread that runs the peer. Empty if the peer is a program of its own.
   std::function<void(const std::string& line)> guest_says;
-  /// Samples of all peers together, if the learner is not built in; 0: not known.
+  /// Number of samples of all peers together, if the learner is not built in; 0 if unknown.
   std::uint64_t all_samples = 0;
-  bool has_buffers = false;  ///< Such a learner's model has buffers that are averaged.
+  bool has_buffers = false;  ///< True if a model that is not built in has buffers to average.
   HostHooks hooks;
-  std::optional<CertifiedSwarm> swarm;  ///< Takes the place of an allow-list.
+  std::optional<CertifiedSwarm> swarm;  ///< Replaces the allow-list if set.
 };
 
-/// The exit code of a peer inside another program that has found no peer to join. A separate peer
-/// process then ends with 2.
+/// The exit code of a peer inside another program if it has found no peer to join. A separate peer
+/// process ends with 2 in this case.
 inline constexpr int unreachable_code = 3;
 
 /// Runs a peer until its training is over or a signal stops it. Returns the process's exit code: 0
-/// after a clean end, 1 if the machine failed it (disk full, no such network address), 2 if the
+/// after a clean end, 1 if the machine failed (disk full, no such network address), 2 if the
 /// operator must fix something (port taken, folder not writable, data missing, no peer to join,
 /// settings that disagree).
 int run_peer(const HostOptions& options);
 
 /// Runs a peer with a learner that is not built in and brings its own data. The config's model and
 /// data are ignored. A pipeline refuses such a learner, because it cannot be cut into stages. The
-/// learner is used on a separate thread, and destroyed before this function returns; its
-/// destruction also tells a waiting user's loop that training is over.
+/// learner is used on a separate thread and destroyed before this function returns. Its destruction
+/// also tells a waiting user's loop that training is over.
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner);
 
 }  // namespace gv

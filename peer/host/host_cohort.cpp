@@ -1,4 +1,4 @@
-// How a running peer meets the other ranks of its cohort.
+// Lets a running peer meet the other ranks of its cohort.
 #include <fmt/format.h>
 
 #include <string>
@@ -11,16 +11,16 @@
 namespace gv {
 namespace {
 
-/// Pause between looks by a peer that has met another one. Such looks only find ranks that no
-/// member has heard of.
+/// Pause between two looks into the rendezvous once this peer has met another. These looks only
+/// serve to find ranks that no member knows.
 constexpr Duration look_pause = std::chrono::seconds(10);
 
-/// A peer that has met no other says so after the first of these times, and again after each pause.
+/// A peer that has met no other says so after this time, and again after each `waiting_line_pause`.
 constexpr Time first_waiting_line{std::chrono::seconds(3)};
 constexpr Duration waiting_line_pause = std::chrono::seconds(60);
 
-/// Addresses from the rendezvous may be stale, and each dial to a stale one holds a socket for a
-/// minute.
+/// Limits dials. Addresses from the rendezvous may be stale, and each dial to a stale address
+/// occupies a socket for a minute.
 constexpr RateLimit::Options dials_allowed{.per_second = 1, .burst = 16};
 
 }  // namespace
@@ -38,8 +38,8 @@ void Host::open_rendezvous() {
                          .dials = RateLimit(dials_allowed)});
 }
 
-/// Dials ranks of the cohort that no member knows, ends if another process has our rank, and says
-/// what a lone peer is waiting for.
+/// Dials ranks of the cohort that no member knows. Ends this peer if another process has its rank.
+/// If this peer is alone, prints what it is waiting for.
 void Host::meet_cohort() {
   const bool is_alone = contacts_.empty();
   if (!is_alone && now() < cohort_->next_look) return;

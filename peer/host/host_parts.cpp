@@ -1,4 +1,4 @@
-// Assembles a running peer: links, lanes, its node, a worker and a socket.
+// Assembles a running peer from links, lanes, its node, a worker and a socket.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,8 +67,8 @@ void Host::open_links() {
           .examine = [this](ExamCall call) { examine(std::move(call)); }});
 }
 
-/// Answers `grapevine doctor` and `grapevine ledger`: members, and doctor also for guests whose
-/// ticket is still good.
+/// Answers `grapevine doctor` and `grapevine ledger` for members, and doctor also for guests whose
+/// ticket is still valid.
 void Host::examine(ExamCall call) {
   if (call.is_guest) {
     std::string refusal = tickets_->refusal(call.from, {}, wall_s());
@@ -81,8 +81,8 @@ void Host::examine(ExamCall call) {
   examiner_.examine(call.source, call.request, std::move(call.reply));
 }
 
-/// Peers that may relay a lane to `to`. The list begins with a different peer for each pair, so
-/// that no single peer relays for all.
+/// Returns the peers that may relay a lane to `to`. The list starts with a different peer for each
+/// pair, so that no single peer relays for all pairs.
 std::vector<PeerId> Host::relays_to(PeerId to) const {
   std::vector<PeerId> relays;
   for (const Member& member : node_->membership().members()) {
@@ -97,8 +97,8 @@ std::vector<PeerId> Host::relays_to(PeerId to) const {
   return relays;
 }
 
-/// Dials a peer that is reached through a relay, if that peer may listen and was not dialled a
-/// moment ago.
+/// Tries to dial a peer without a relay. Returns false without dialling if the peer is linked
+/// already, has no address, or was dialled less than `pause` ago.
 bool Host::dial_directly(PeerId peer) {
   constexpr auto pause = std::chrono::seconds(30);
   if (control_->is_linked(peer)) return false;
@@ -113,7 +113,7 @@ bool Host::dial_directly(PeerId peer) {
   return false;
 }
 
-/// The secret of a relayed lane; nullopt for a peer that may not have one.
+/// Returns the secret of a relayed lane to `peer`; nullopt if that peer may not have such a lane.
 std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) const {
   for (const AuthorizedPeer& each : options_.authorized) {
     const auto quarantine = quarantined_.find(peer);
@@ -124,7 +124,7 @@ std::optional<LaneToken> Host::pair_token_of(PeerId peer, std::uint64_t stream) 
   return std::nullopt;
 }
 
-/// Looks for direct connections to peers that are reached through relays.
+/// Tries to open direct connections to peers that are reached through relays.
 void Host::leave_relays() {
   for (const Member& member : node_->membership().members()) {
     if (member.id == self_ || !lanes_->relay_of(member.id)) continue;
@@ -136,8 +136,8 @@ void Host::leave_relays() {
   }
 }
 
-/// Handles a message about members that came over a lane. Only relayed lanes may carry such
-/// messages, because they replace the link that would otherwise check them.
+/// Handles a message that came over a lane. Messages about members are accepted only on a relayed
+/// lane, which replaces the link that would otherwise check them.
 void Host::receive_on_lane(Envelope envelope) {
   if (is_membership(envelope.message)) {
     const std::string unsound = lanes_->relay_of(envelope.from)
@@ -151,7 +151,7 @@ void Host::receive_on_lane(Envelope envelope) {
   feed_from(envelope.from, [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
 }
 
-/// Opens the bulk lanes, which send blocks from a shared buffer except in mode `gossip`.
+/// Opens the bulk lanes. Except in mode `gossip`, they send blocks from a shared buffer.
 void Host::open_lanes() {
   if (options_.config.run.mode != ModeKind::gossip) {
     lent_ = memory_to_share(options_.config.network.lane);
@@ -224,12 +224,13 @@ void Host::make_node(StartingPoint& point) {
                        .layout_hash = point.model.layout.hash()},
                 authorized_ids(), session_,
                 node_options(options_.config, point.model, std::move(peer)), signer_,
-                // Other peers learn the session, but must not be able to predict our random
-                // numbers.
+                // The seed is not the session, because other peers learn the session and must not
+                // be able to predict our random numbers.
                 Rng(random_number()));
 }
 
-/// `arrays`: those that the replica averages; null if it has a model.
+/// Starts the worker with `replica`. `arrays` provides the arrays that the replica averages; null
+/// if it has a model.
 void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
   replica_ = replica.get();
   replica->set_hooks(
@@ -259,7 +260,7 @@ void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
           io_.stop();
         });
       });
-  // A job with a pace sleeps, which the loop must not do.
+  // A paced job sleeps, which must not happen on the loop.
   if (arrays == nullptr || options_.hooks.pace) return;
   worker_->set_arrays(*arrays, [this] { asio::post(io_, [this] { worker_->look(); }); });
 }

@@ -1,5 +1,4 @@
-// A running peer of a swarm with certificates: who may have links, guests with tickets, and
-// commands.
+// A peer in a swarm with certificates: which peers get links, guests with tickets, and commands.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +20,7 @@
 namespace gv {
 namespace {
 
-/// Addresses at which a peer shows its certificates while no link is up.
+/// The most addresses at which a peer shows its certificates while no link is up.
 constexpr std::size_t shown_max = 16;
 
 std::string problem_text(const std::string& problem) {
@@ -36,7 +35,7 @@ std::uint64_t Host::wall_us() const {
                                         .count());
 }
 
-/// Lets peers with certificates take part, and prints a ticket where the swarm begins.
+/// Lets a peer with certificates take part. The peer that founds the swarm also prints a ticket.
 void Host::enter_swarm() {
   const CertifiedSwarm& swarm = *options_.swarm;
   if (swarm.swarm_key) {
@@ -50,7 +49,7 @@ void Host::enter_swarm() {
               signer_, Rng(random_number()));
   trust.restore(now(), swarm.certificates, swarm.revocations);
   if (swarm_signer_) {
-    Effects none;  // There is no link yet.
+    Effects none;  // There are no links yet.
     static_cast<void>(
         trust.certify(now(), options_.identity.public_key, options_.name, true, View(), none));
   }
@@ -60,9 +59,9 @@ void Host::enter_swarm() {
   if (swarm.first_ticket) offer_ticket(*swarm.first_ticket);
 }
 
-/// Prints a ticket, unless a ticket printed earlier still admits machines. The earlier one cannot
+/// Prints a ticket, unless one that was printed earlier still admits machines. That ticket cannot
 /// be printed again, because its secret is not kept. If the system chooses the port, the earlier
-/// ticket names an old port, so a new one is printed in any case.
+/// ticket contains an old port, so a new ticket is always printed.
 void Host::offer_ticket(const TicketTerms& terms) {
   const auto open = tickets_->open_ticket(wall_s());
   if (open && !options_.listen.ends_with(":0")) {
@@ -103,7 +102,8 @@ void Host::follow_accepted() {
     names_[peer_id(certificate.key)] = certificate.name;
   }
   forget_unlisted(before);
-  // Names of peers that are out are kept for messages about them, but only a limited number.
+  // The names of peers that have left the list are kept for messages about these peers, but only a
+  // limited number of names.
   if (names_.size() > 2 * certified_max) {
     std::erase_if(names_, [&](const auto& entry) {
       return entry.first != self_ &&
@@ -128,7 +128,7 @@ void Host::keep_certificates() {
   }
 }
 
-/// Admits the guests with our tickets, and visitors that show certificates.
+/// Admits guests with our tickets, and visitors that show certificates.
 void Host::open_door() {
   std::vector<PublicKey> guests = tickets_->guests(wall_s());
   guests.push_back(visitor_keys(options_.swarm->swarm).public_key);
@@ -137,8 +137,8 @@ void Host::open_door() {
   control_->admit_guests(guests_);
 }
 
-/// Shows our certificates to peers that we want to join and that have not let us in: they may not
-/// know us yet.
+/// Shows our certificates to peers that we want to join but that have not admitted us, because they
+/// may not know us yet.
 void Host::show_certificates() {
   if (contacts_.size() > 0 && !is_newcomer()) return;
   const Certificates chain{.certificates = node_->trust()->own_chain()};
@@ -158,7 +158,7 @@ void Host::show_certificates() {
 }
 
 JoinAnswer Host::refuse_guest(const std::string& why) {
-  // A guest may ask often, so this is reported at most once a second.
+  // A guest may ask often, so its refusal is reported at most once a second.
   if (now() >= next_refusal_) {
     next_refusal_ = now() + std::chrono::seconds(1);
     note(TicketRefused{.why = why});
@@ -166,7 +166,8 @@ JoinAnswer Host::refuse_guest(const std::string& why) {
   return {.refusal = why};
 }
 
-/// The certificate with which a guest joins. If its answer was lost, the guest gets it again.
+/// Returns the certificate with which a guest joins. A guest that did not receive its answer gets
+/// the same certificate again.
 std::optional<Certificate> Host::certificate_for(const PublicKey& guest,
                                                  const JoinRequest& request) {
   const Certificate* held = node_->trust()->accepted(request.key);
@@ -225,7 +226,8 @@ std::string Host::make_ticket(const TicketTerms& terms) {
   return to_text(ticket);
 }
 
-/// Answers the commands of `grapevine invite` and `grapevine revoke`; empty for other commands.
+/// Answers the commands of `grapevine invite` and `grapevine revoke`. Returns an empty text for
+/// other commands.
 std::string Host::answer_swarm_command(const std::string& command) {
   const SwarmCommand asked = read_swarm_command(command);
   if (!asked.invite && asked.revoke.empty()) return {};

@@ -1,4 +1,4 @@
-// Takes the swarm's work out of a peer's document, and formats it.
+// Extracts the swarm's work from a peer's document, and formats it.
 #include "peer/host/ledger_view.hpp"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ std::string percent_text(const Json& figure) {
   return fmt::format("{:.1f} %", 100 * figure.get<double>());
 }
 
-/// A figure of each member. A column that no member has is left out.
+/// A column with one figure for each member. A column with no figures is left out.
 struct Column {
   const char* head;
   const char* key;
@@ -44,11 +44,12 @@ constexpr std::array<Column, 9> ledger_columns = {{{"samples/s", "samples_per_se
                                                    {"leases", "leases", whole_text},
                                                    {"freed", "chunks_freed", whole_text}}};
 
-/// The members' fields that the ledger uses, besides their work.
+/// The fields of a member that the ledger shows, besides its work.
 constexpr std::array<const char*, 5> member_keys = {"name", "id", "self", "state", "phase"};
 
-/// The document's members with their figures of the common work. A member without any is left out.
-/// With leased data the size of a shard says nothing, because every peer can read all.
+/// Returns the members in the document, with their figures of the common work. Members without
+/// figures are left out. With leased data, the size of a shard is also left out, because every peer
+/// can read all samples.
 Json peers_of(const Json& document) {
   Json peers = Json::array();
   for (const Json& member : document.value("members", Json::array())) {
@@ -64,7 +65,7 @@ Json peers_of(const Json& document) {
   return peers;
 }
 
-/// Samples that are known to be trained, though by none of the peers that we know.
+/// Returns the number of trained samples that cannot be attributed to any peer in the document.
 std::uint64_t samples_of_unknown(const Json& document, const Json& peers) {
   auto unknown = document["work"].value("counted", std::uint64_t{0});
   for (const Json& peer : peers) {
@@ -73,7 +74,7 @@ std::uint64_t samples_of_unknown(const Json& document, const Json& peers) {
   return unknown;
 }
 
-/// A section without its text for people.
+/// Returns a section of the document without its text for people.
 Json figures_of(const Json& document, const char* name) {
   if (!document.contains(name)) return nullptr;
   Json section = document[name];
@@ -103,7 +104,7 @@ std::string table_of(const Json& peers, std::uint64_t unknown) {
   return out;
 }
 
-/// True if the object lacks this field or has it as `is_sound` wants it.
+/// True if the object lacks this field, or if the field's value passes `is_sound`.
 template <class Test>
 bool has_sound(const Json& object, const char* key, Test is_sound) {
   const auto field = object.find(key);
@@ -114,7 +115,7 @@ bool is_text(const Json& field) { return field.is_string(); }
 bool is_figure(const Json& field) { return field.is_number(); }
 bool is_count(const Json& field) { return field.is_number_unsigned(); }
 
-/// A member's figures, none of which may pass for another of its fields.
+/// Checks a member's figures. No figure may have the name of one of the member's other fields.
 bool is_sound_work(const Json& work) {
   return work.is_object() && std::ranges::all_of(work, is_figure) &&
          std::ranges::none_of(member_keys, [&](const char* key) { return work.contains(key); }) &&
@@ -137,7 +138,7 @@ bool is_sound_section(const Json& section) {
          has_sound(section, "counted", is_count);
 }
 
-/// True if every field that is used below has its type.
+/// True if every field that is used below has a value of the right type.
 bool is_sound_document(const Json& json) {
   return json.is_object() && has_sound(json, "self", is_sound_peer) &&
          has_sound(json, "phase", is_text) && has_sound(json, "work", is_sound_section) &&
@@ -158,7 +159,7 @@ std::string ledger_part(const std::string& document, std::size_t bytes_max) {
   for (const char* key : {"self", "phase", "work", "ledger"}) {
     if (json.contains(key)) out[key] = json[key];
   }
-  // Room for the digits of `left_out`.
+  // The sum includes room for the digits of `left_out`.
   std::size_t bytes = text_of(out).size() + 20;
   std::uint64_t left_out = 0;
   for (const Json& member : json.value("members", Json::array())) {

@@ -10,30 +10,31 @@
 
 namespace gv {
 
-/// A peer's document about itself (see report_json()).
+/// The document that a peer writes about itself (see report_json()).
 struct PeerDocument {
   std::string text;
-  bool is_running = true;  ///< False: the peer has ended, and the text comes from its result.json.
+  /// False if the peer has ended; the text then comes from its result.json.
+  bool is_running = true;
 };
 
-/// Asks the peer that runs in `folder`. If no peer answers, reads the document that the last one
-/// left at its end. nullopt: there is neither.
+/// Asks the peer that runs in `folder` for its document. If no peer answers, reads the document
+/// that the last peer left when it ended. Returns nullopt if there is neither.
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
 
-/// Takes from a peer's document what it says of the common work, in at most `bytes_max` bytes. The
-/// first members that fit are in it, and `left_out` counts the others.
+/// Extracts the part about the common work from a peer's document, in at most `bytes_max` bytes. It
+/// includes as many members as fit, in order; `left_out` counts the others.
 std::string ledger_part(const std::string& document, std::size_t bytes_max);
 
-/// Why the document has no common work to show, or is not one that a peer writes; empty if it has.
-/// Anybody may have written it.
+/// Lists why the document has no common work to show, or is not a valid document of a peer. Anyone
+/// may have written it.
 Problems ledger_problems(const PeerDocument& document);
 
-/// The totals and a table of members, for people. Requires that ledger_problems() is empty.
+/// Returns the totals and a table of members, for people. Requires that ledger_problems() is empty.
 std::string ledger_table(const PeerDocument& document);
 
-/// The same as one JSON object: `peer`, `running`, `work`, `ledger` (null if data are not leased),
-/// `peers`, and `samples_of_unknown`, which no peer of the table is known to have trained. If the
-/// document lacks members, `left_out` is their number.
+/// Like ledger_table(), but as one JSON object: `peer`, `running`, `work`, `ledger` (null if data
+/// are not leased), `peers`, and `samples_of_unknown`, which counts samples that no peer in the
+/// table is known to have trained on. If the document lacks members, `left_out` is their number.
 std::string ledger_json(const PeerDocument& document);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The queue of calls between two threads.
+// A queue of calls between the program's thread and the worker's.
 #include "peer/host/mean_calls.hpp"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ struct MeanCalls::Meeting {
     wake.notify_all();
   }
 
-  /// Like tell(), for changes after which await() returns.
+  /// Like tell(), but for changes that the worker may be waiting for in await().
   template <class Change>
   void tell_worker(Change change) {
     tell(change);
@@ -50,7 +50,7 @@ struct MeanCalls::Meeting {
     if (later) std::exchange(later, nullptr)();
   }
 
-  /// Ends the oldest call. Called with the lock.
+  /// Ends the oldest call with the result `mean`. The caller must hold the lock.
   void end_oldest(const Mean& mean) {
     calls.pop_front();
     results[++ended] = mean;
@@ -59,35 +59,36 @@ struct MeanCalls::Meeting {
   mutable std::mutex mutex;
   std::condition_variable wake;
   std::deque<Call> calls;                 ///< Calls that have not ended.
-  std::map<std::uint64_t, Mean> results;  ///< Results that were not taken yet.
-  std::uint64_t given = 0;                ///< Number of calls begun.
-  std::uint64_t ended = 0;                ///< Number of calls ended.
-  std::uint64_t common = 0;               ///< Number of calls that all peers have made.
-  bool is_ready = false;                  ///< The worker has waited for a call.
-  bool is_over = false;                   ///< The worker's side is gone.
-  bool has_left = false;                  ///< The program has left.
-  bool should_stop = false;               ///< The host ends.
+  std::map<std::uint64_t, Mean> results;  ///< Results that have not been taken yet.
+  std::uint64_t given = 0;                ///< Number of calls that have begun.
+  std::uint64_t ended = 0;                ///< Number of calls that have ended.
+  std::uint64_t common = 0;               ///< Number of calls that all peers have made together.
+  bool is_ready = false;                  ///< True once the worker has waited for a call.
+  bool is_over = false;                   ///< True if the worker's side is gone.
+  bool has_left = false;                  ///< True if the program has left.
+  bool should_stop = false;               ///< True if the host is ending.
   bool has_face = false;
 
-  /// Protects `later`. Held while `later` is called, so that ~Face() waits for a call under way:
-  /// `later` uses the host, which ends after that. It is locked before `mutex`, which the woken
-  /// thread needs at once.
+  /// Protects `later`, and is held while `later` is called. So ~Face() waits for such a call to
+  /// end, and the host that `later` uses still exists. This mutex is locked before `mutex`, because
+  /// the woken thread needs `mutex` at once.
   std::mutex later_mutex;
-  std::function<void()> later;  ///< As in ArraySource::peek(); null if nothing waits.
+  std::function<void()> later;  ///< From ArraySource::peek(); null if nothing waits.
 
-  /// A copy of `ended` for a program that polls. It is set when `mutex` is free again, which the
-  /// program locks next: it would otherwise often have to sleep on that lock.
+  /// A copy of `ended` for a program that polls. It is set after `mutex` is free again. The polling
+  /// program locks `mutex` next, and would otherwise often have to sleep on it.
   std::atomic<std::uint64_t> polled = 0;
-  // Used by the program alone.
+  // Used only by the program's thread.
   AdaptiveSpinWait spin_wait;
-  bool is_short = false;  ///< The newest array is short, so its mean may come within microseconds.
+  /// True if the newest array is so short that its mean may come within microseconds.
+  bool is_short = false;
 };
 
-/// The worker's side.
+/// The worker's side of the calls.
 class MeanCalls::Face final : public Learner, public ArraySource {
  public:
   explicit Face(std::shared_ptr<Meeting> meeting) : own_(std::move(meeting)) {
-    // Only peers that average arrays work together, and they all have this layout.
+    // Only peers that average arrays work together, and all of them have this layout.
     layout_.add("arrays to average", {1});
   }
   ~Face() override {
@@ -110,7 +111,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   std::optional<std::size_t> peek(std::function<void()> later) override {
     if (const std::optional<std::size_t> floats = floats_of_next()) return floats;
     const std::lock_guard lock(own_->later_mutex);
-    // An array that came meanwhile has called nothing.
+    // An array may have arrived in the meantime, without a call of `later`.
     const std::optional<std::size_t> floats = floats_of_next();
     if (!floats) own_->later = std::move(later);
     return floats;
@@ -157,7 +158,8 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   void update(std::span<const float>, std::size_t) override {}
   void set_update_factor(double) override {}
 
-  /// The other peers are at this step. Arrays of calls begun before it was known are in no mean.
+  /// Continues at the step of the other peers. If the worker has already taken a call, that call
+  /// and the calls after it are part of no mean.
   void go_on_at(std::uint64_t step) override {
     step_ = step;
     const bool was_given = std::exchange(is_given_, false);
@@ -178,7 +180,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   }
 
  private:
-  /// As peek(), but does not ask to be called.
+  /// Like peek(), but does not register a function to call later.
   std::optional<std::size_t> floats_of_next() {
     const std::lock_guard lock(own_->mutex);
     if (!std::exchange(own_->is_ready, true)) own_->wake.notify_all();
@@ -189,7 +191,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   const Meeting::Call& oldest() const {
     const std::lock_guard lock(own_->mutex);
     check(is_given_ && !own_->calls.empty(), "an array is averaged after it was given");
-    // Calls added behind it do not move it, because a deque never moves its elements.
+    // The call stays in place when others are added, because a deque never moves its elements.
     return own_->calls.front();
   }
 
@@ -197,7 +199,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   Layout layout_;
   float unused_ = 0;
   std::uint64_t step_ = 0;
-  bool is_given_ = false;  ///< The worker has taken the oldest call.
+  bool is_given_ = false;  ///< True if the worker has taken the oldest call.
 };
 
 MeanCalls::MeanCalls() : meeting_(std::make_shared<Meeting>()) {}

@@ -1,4 +1,4 @@
-// The file of known members: for each a frame of the wire in base64.
+// The file of known members, with a base64-encoded wire frame for each.
 #include "peer/host/member_cache.hpp"
 
 #include <sodium.h>
@@ -17,7 +17,8 @@ namespace gv {
 namespace {
 
 constexpr std::size_t lines_max = 4096;
-constexpr std::size_t line_bytes_max = 4096;  ///< Our own lines have at most about 1400.
+/// Lines that we write have at most about 1400 bytes.
+constexpr std::size_t line_bytes_max = 4096;
 constexpr int base64_variant = sodium_base64_VARIANT_ORIGINAL_NO_PADDING;
 
 std::string to_line(const Member& member) {
@@ -25,11 +26,11 @@ std::string to_line(const Member& member) {
   std::string text(sodium_base64_encoded_len(frame.size(), base64_variant), '\0');
   sodium_bin2base64(text.data(), text.size(), reinterpret_cast<const unsigned char*>(frame.data()),
                     frame.size(), base64_variant);
-  text.pop_back();  // The zero byte at its end.
+  text.pop_back();  // Removes the zero byte at the end.
   return member.name + "@" + member.address + " " + text;
 }
 
-/// Parses a line, which may also be from another process or an earlier version, or be damaged.
+/// Parses a line, which may be damaged or come from another process or an earlier version.
 std::optional<Member> from_line(std::string_view line, const Roster& roster, const Signer& signer) {
   const std::string_view text = line.substr(std::min(line.find(' '), line.size() - 1) + 1);
   std::vector<std::byte> frame(line_bytes_max);
@@ -71,7 +72,7 @@ void MemberCache::write(const std::map<PeerId, Member>& members) {
   for (const auto& [peer, member] : members) {
     addresses.push_back(member.name + "@" + member.address);
   }
-  // An empty list means that we are alone now, not that the known peers will never return.
+  // An empty list only means that we are alone now; the known peers may return.
   if (addresses.empty() || addresses == written_) return;
   std::string text;
   for (const auto& [peer, member] : members) text += to_line(member) + '\n';

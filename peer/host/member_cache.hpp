@@ -1,4 +1,4 @@
-// A file of the peers known in the last run, so that a restart needs no particular seed.
+// A file of the peers known in the last run, so that a restart does not depend on one given peer.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// The signed statement of each known peer about itself, in a file of the run folder. Each line
-/// begins with "name@host:port" for human readers. If the file is lost, the peer has to join
+/// The statement that each known peer has signed about itself, in a file of the run folder. Each
+/// line begins with "name@host:port" for human readers. If the file is lost, the peer has to join
 /// through --join again.
 class MemberCache {
  public:
@@ -21,7 +21,7 @@ class MemberCache {
   /// statement; none if the file is missing or unreadable. Reads at most 4096 lines.
   std::vector<Member> read(const Roster& roster, const Signer& signer) const;
 
-  /// Replaces the file if addresses differ from the last ones written. Ignores failures.
+  /// Replaces the file if the addresses differ from those last written. Ignores failures.
   void write(const std::map<PeerId, Member>& members);
 
  private:

@@ -1,4 +1,4 @@
-// Options of lanes, shared buffer and allocator from the config.
+// Derives the options of lanes, shared buffer and allocator from the config.
 #include "peer/host/network_options.hpp"
 
 #include <fmt/format.h>

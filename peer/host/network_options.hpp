@@ -12,14 +12,14 @@
 
 namespace gv {
 
-/// Tunes the allocator. A large model's snapshots and forces come and go, so they are returned to
-/// the system and cannot pile up in the heap. Smaller ones stay in the heap, which saves a page
-/// fault every 4 KiB. In all modes but `gossip` the end of the heap also stays, where early blocks
-/// wait.
+/// Tunes the allocator. A large model's snapshots and forces are allocated and freed often, so
+/// their memory goes back to the system at once and cannot pile up in the heap. Smaller blocks stay
+/// in the heap, which saves a page fault every 4 KiB. Except in mode `gossip`, freed memory at the
+/// end of the heap is also kept, because early blocks wait there.
 void keep_small_memory(ModeKind mode);
 
-/// An upper bound on the descriptors that a peer needs. Without partners it has 25 open. Each
-/// partner takes up to five more, and files being written come on top.
+/// An upper bound on the descriptors that a peer needs. Without partners, a peer has 25 open. Each
+/// partner takes up to five more, and files being written also take some.
 constexpr std::uint64_t descriptors_for(std::size_t partners) { return 31 + 5 * partners; }
 
 /// Raises the limit on descriptors as far as the system allows. Reports a problem if the limit is
@@ -28,8 +28,8 @@ Problems take_descriptors();
 
 BulkLanes::Security lane_security(LaneKind lane);
 
-/// Returns a shared buffer for peers on this host; null if lanes never stay within the host or
-/// there is no memory.
+/// Returns a shared buffer for peers on this host; null if no lane stays within the host or there
+/// is no memory.
 std::shared_ptr<SharedBuffer> memory_to_share(LaneKind lane);
 
 }  // namespace gv

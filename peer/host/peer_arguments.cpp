@@ -23,7 +23,7 @@
 namespace gv {
 namespace {
 
-/// A shard given as "K/N" with K < N, and N at most run_peers_max.
+/// A shard given as "K/N", with K < N and N at most run_peers_max.
 struct Shard {
   std::size_t number = 0;
   std::size_t of = 1;
@@ -44,12 +44,12 @@ std::optional<Shard> parse_shard(const std::string& text) {
 bool is_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
-  // Replace "any host" and "any port" by values that the check of dialled addresses accepts.
+  // Replaces "any host" and "any port" by values that is_address() accepts.
   const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
   return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
 }
 
-/// Overrides the config's choice of lanes with the one given.
+/// Makes the given kind of lane override the config's.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
   const auto lane = lane_names.find(given);
@@ -80,7 +80,7 @@ std::string host_name() {
 }
 
 /// Fills in where a peer of a cohort listens and what it dials, unless these are given. All peers
-/// have the same command line, so a contact may be the peer itself.
+/// have the same command line, so a given address to join may be this peer's own.
 Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   if (options.listen.empty() && options.join.empty()) options.listen = "0.0.0.0:0";
   const std::string port = options.listen.substr(options.listen.rfind(':') + 1);
@@ -102,7 +102,7 @@ Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   return {};
 }
 
-/// Finds the place in the cohort, and computes the keys of all its ranks.
+/// Finds this peer's place in the cohort, and computes the keys of all ranks.
 Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
   LoadedCohortSecret loaded = load_cohort_secret(arguments.cohort);
   Problems problems = std::move(loaded.problems);

@@ -13,38 +13,40 @@
 
 namespace gv {
 
-/// The arguments of a peer that need parsing before they become options, and the host's own
-/// options.
+/// The arguments of a peer: the host's options, and arguments that must be parsed before they
+/// become options.
 struct PeerArguments {
   HostOptions host;
   std::string key = "key";
   std::string authorized = "authorized_peers";
-  std::string cohort;  ///< File with a cohort's secret, which replaces both; empty: no cohort.
-  std::optional<std::size_t> rank;   ///< Rank in the cohort; unset: taken from the environment.
-  std::optional<std::size_t> ranks;  ///< Number of ranks; unset: taken from the environment.
-  std::string rendezvous;            ///< Folder of addresses; empty: beside the cohort's file.
+  /// File with a cohort's secret, which replaces key and allow-list; empty if none.
+  std::string cohort;
+  std::optional<std::size_t> rank;   ///< Rank in the cohort; if unset, the environment's.
+  std::optional<std::size_t> ranks;  ///< Number of ranks; if unset, the environment's.
+  std::string rendezvous;  ///< Folder for addresses; if empty, it is beside the cohort's file.
   std::string folder;
-  std::string lane;   ///< Overrides the config's kind of lanes, unless empty.
-  std::string shard;  ///< "K/N"; empty: from the place in the allow-list, or the rank.
+  std::string lane;  ///< Overrides the config's kind of lanes, unless empty.
+  /// "K/N"; if empty, derived from the place in the allow-list or from the rank.
+  std::string shard;
 };
 
-/// The arguments of a command line `grapevine peer` that has these arguments.
+/// Returns the command line of `grapevine peer` for these arguments.
 std::vector<std::string> command_line(const PeerArguments& arguments);
 
-/// The error for a name that is not a kind of lane.
+/// Returns the error for a name that is not a kind of lane.
 Problem no_lane(const std::string& name);
 
-/// Lists what is wrong with the given addresses. Addresses are never guessed.
+/// Lists the problems of the given addresses. Addresses are never guessed.
 Problems address_problems(const std::string& listen, const std::string& advertise,
                           const std::vector<std::string>& join);
 
-/// Reads the config file at `path`; empty: the built-in config.
+/// Reads the config file at `path`. An empty path means the built-in config.
 ParsedConfig read_config(const std::string& path, const ConfigOverrides& overrides);
 using ReadConfig =
     std::function<ParsedConfig(const std::string& path, const ConfigOverrides& overrides)>;
 
 /// Reads the files that the arguments name, fills in omitted arguments, and returns all problems.
-/// `options` begins as a copy of `arguments.host`.
+/// `options` starts as a copy of `arguments.host`.
 Problems prepare(const PeerArguments& arguments, HostOptions& options,
                  const ReadConfig& read = read_config);
 

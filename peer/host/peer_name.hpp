@@ -1,4 +1,4 @@
-// The name of a peer that an operator gives, or that its machine has.
+// A peer's name, given by an operator or taken from its machine.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gv {
 
-/// The name of this machine, or "peer" if a peer cannot be called like that.
+/// Returns the name of this machine, or "peer" if that name is not a valid peer name.
 std::string machine_name();
 
-/// A problem with `--name` if a peer cannot be called like that.
+/// Returns a problem with `--name` if the given name is not a valid peer name.
 Problems problems_of_name(std::string_view name);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Both ends of a peer's socket.
+// Serves a peer's socket, and asks peers through theirs.
 #include "peer/host/peer_socket.hpp"
 
 #include <fcntl.h>
@@ -33,8 +33,8 @@ constexpr std::chrono::milliseconds accept_pause{20};
 
 }  // namespace
 
-/// A Unix socket's path has room for 107 characters, and run folders can have longer paths. So the
-/// folder is named through a descriptor.
+/// An open run folder. The path of a Unix socket has room for only 107 characters, and run folders
+/// may have longer paths, so the socket is addressed through the folder's descriptor.
 class FolderHandle {
  public:
   explicit FolderHandle(const std::filesystem::path& folder)
@@ -79,7 +79,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
         self->accept();
         return;
       }
-      // Most likely we are out of descriptors. Accepting again at once would spin.
+      // Most likely no descriptors are left. Accepting again at once would be a busy loop.
       self->pause.expires_after(accept_pause);
       self->pause.async_wait([self](asio::error_code) {
         if (self->acceptor.is_open()) self->accept();
@@ -87,7 +87,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
     });
   }
 
-  /// A client of the socket.
+  /// One connection of a client.
   struct Visit {
     explicit Visit(asio::local::stream_protocol::socket peer)
         : socket(std::move(peer)), timer(socket.get_executor()) {}
@@ -134,8 +134,8 @@ PeerSocket::~PeerSocket() {
 
 namespace {
 
-/// Waits until there is something to read. Returns false if nothing comes in that time. A signal
-/// does not end the wait.
+/// Waits until there is something to read. Returns false if nothing arrives within `limit`. A
+/// signal does not end the wait.
 bool await_reply(int fd, std::chrono::milliseconds limit) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + limit;
@@ -175,7 +175,7 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) break;
       if (got == 0) {
-        // A peer that is about to end hangs up without an answer.
+        // A peer that is about to end closes the connection without an answer.
         if (!text.empty()) answer = std::move(text);
         break;
       }
@@ -198,11 +198,11 @@ void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::st
   const FolderHandle handle(folder);
   auto question = std::make_shared<Question>(io);
   asio::error_code error;
-  // On a Unix socket this never waits: it succeeds at once or fails.
+  // Opening a Unix socket never waits: it succeeds or fails at once.
   question->socket.open({}, error);
   if (!error) question->socket.non_blocking(true, error);
   if (!error) question->socket.connect({handle.socket_path()}, error);
-  // Commands are short, so the socket's buffer has room for one.
+  // Commands are short, so the socket's buffer has room for the whole command.
   if (!error) asio::write(question->socket, asio::buffer(command), error);
   if (!error) question->socket.shutdown(asio::socket_base::shutdown_send, error);
   if (error) {

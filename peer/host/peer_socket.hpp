@@ -1,4 +1,4 @@
-// A Unix socket in a running peer's folder: serves its report as JSON, and takes commands.
+// A Unix socket in a running peer's folder, which serves its report as JSON and takes commands.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ class io_context;
 
 namespace gv {
 
-/// Answers every connection to `<folder>/status.sock` (mode 0600) and closes it. An empty request
-/// gets the state; a command gets its result.
+/// Answers every connection to `<folder>/status.sock` (mode 0600) and then closes it. The answer to
+/// an empty request is the peer's state; the answer to a command is its result.
 class PeerSocket {
  public:
   struct Calls {
@@ -24,8 +24,8 @@ class PeerSocket {
     std::function<std::string(const std::string& command)> command;
   };
 
-  /// `calls` are made on the loop's thread. Replaces a socket left behind by an earlier process.
-  /// Throws std::runtime_error if the socket cannot be made.
+  /// `calls` are made on the loop's thread. A socket left by an earlier process is replaced. Throws
+  /// std::runtime_error if the socket cannot be made.
   PeerSocket(asio::io_context& io, const std::filesystem::path& folder, Calls calls);
   ~PeerSocket();
 
@@ -39,7 +39,8 @@ class PeerSocket {
 std::optional<std::string> ask_peer(const std::filesystem::path& folder,
                                     std::string_view command = {}, int timeout_ms = 2000);
 
-/// The same without waiting. Calls `then` once on the loop's thread, after this call has returned.
+/// Like ask_peer() above, but without waiting. Calls `then` once on the loop's thread, after this
+/// function has returned.
 void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,
               std::chrono::milliseconds limit,
               std::function<void(std::optional<std::string>)> then);

@@ -1,4 +1,4 @@
-// Sets the affinity of each thread, because the system has none for a process.
+// Sets the affinity of every thread, because the system has no affinity for whole processes.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>

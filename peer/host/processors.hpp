@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// Returns the one of `processors` on which this peer should stay, if peers outnumber processors
-/// and divide evenly among them; nullopt otherwise. Neighbours share a processor, so that their
-/// messages are still in its cache, and no peer is moved to a processor where others already wait.
+/// Returns the index of the processor on which this peer should stay. Neighbours share a processor,
+/// so that their messages are still in its cache. Returns nullopt unless peers outnumber processors
+/// and divide evenly among them, so no peer is moved to a processor where others already wait.
 std::optional<std::size_t> processor_for(const HostPlace& place, std::size_t processors);
 
 /// The processors that this process could use when this object was made.
@@ -21,12 +21,13 @@ class Processors {
 
   std::size_t count() const { return usable_.size(); }
 
-  /// Pins all threads of the process, and those that they start, to that processor; empty unpins
-  /// them. Ignores failures, because only speed is at stake.
+  /// Pins all threads of the process, and those that they start, to processor `which`; nullopt
+  /// unpins them. Ignores failures, because only speed is at stake.
   void pin_cpu(std::optional<std::size_t> which);
 
  private:
-  std::vector<int> usable_;  ///< The system's numbers of the processors. At least one.
+  /// The system's ids of the processors that this process may use; at least one.
+  std::vector<int> usable_;
   std::optional<std::size_t> kept_;
 };
 

@@ -1,4 +1,4 @@
-// Work has ended when as many pieces have ended as had been started with it.
+// Runs pieces of work in order, and counts them to know when each has ended.
 #include "peer/host/reading_thread.hpp"
 
 #include <utility>
@@ -34,7 +34,8 @@ void ReadingThread::run(std::stop_token stop) {
       waiting_.pop_front();
     }
     work();
-    work = nullptr;  // Releases what the function holds before others learn that it has ended.
+    // Releases what the function holds before other threads learn that it has ended.
+    work = nullptr;
     {
       const std::lock_guard lock(mutex_);
       ++ended_count_;

@@ -10,28 +10,29 @@
 
 namespace gv {
 
-/// Runs pieces of work on its own thread, one after the other.
+/// Runs pieces of work on a thread of its own, one after another.
 class ReadingThread {
  public:
   ReadingThread();
 
-  /// Queues work, which must not throw. The returned function waits until that work has ended, and
+  /// Queues work, which must not throw. The returned function waits until the work has ended, and
   /// may be called as long as this object lives. Matches RunAside.
   std::function<void()> start(std::function<void()> work);
 
-  /// Finishes the piece of work under way, and drops the rest. No thread may be waiting for work.
+  /// Finishes the current piece of work, and drops the others. No thread may still wait for any
+  /// work.
   ~ReadingThread();
 
  private:
   void run(std::stop_token stop);
 
   std::mutex mutex_;
-  std::condition_variable_any started_;  ///< Wakes the thread.
+  std::condition_variable_any started_;  ///< Wakes this object's thread.
   std::condition_variable ended_;        ///< Wakes threads that wait for work.
   std::deque<std::function<void()>> waiting_;
   std::uint64_t started_count_ = 0;
   std::uint64_t ended_count_ = 0;
-  std::jthread thread_;  ///< Last member: stops before the others are destroyed.
+  std::jthread thread_;  ///< The last member, so that it stops before the others are destroyed.
 };
 
 }  // namespace gv

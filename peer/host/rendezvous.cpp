@@ -1,4 +1,4 @@
-// Announcements of ranks as files, written by renaming and read within bounds.
+// Announcements of ranks as files, which are replaced by renaming and read within limits.
 #include "peer/host/rendezvous.hpp"
 
 #include <fcntl.h>
@@ -23,12 +23,12 @@ namespace gv {
 namespace {
 
 constexpr std::string_view domain = "grapevine rendezvous 1";
-constexpr std::size_t entry_bytes_max = 512;  ///< Our own lines have at most about 430.
-constexpr std::size_t read_at_once = 32;      ///< Files of other peers that are read in one look.
+constexpr std::size_t entry_bytes_max = 512;  ///< Lines that we write have at most about 430 bytes.
+constexpr std::size_t read_at_once = 32;      ///< Most files of other peers that one look reads.
 constexpr mode_t folder_mode = 0700;
 constexpr mode_t others_may_write = 022;
 
-/// Takes the next word off the text; empty if there is none.
+/// Removes the next word from the text and returns it; empty if there is none.
 std::string_view next_word(std::string_view& text) {
   const std::size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -50,7 +50,8 @@ bool take_signature(std::string_view& text, Signature& signature) {
          length == signature.size();
 }
 
-/// Of two processes with one rank, the one that started last keeps it.
+/// The order in which processes with the same rank started. The one that started last keeps the
+/// rank.
 auto seniority(const Announcement& one) { return std::tie(one.incarnation, one.session); }
 
 }  // namespace
@@ -81,7 +82,7 @@ std::string announcement_text(const Announcement& announcement, const Signer& si
   const Signature signature = signer.sign(canonical_bytes(domain, announcement));
   std::string hex(2 * signature.size() + 1, '\0');
   sodium_bin2hex(hex.data(), hex.size(), signature.data(), signature.size());
-  hex.pop_back();  // The zero byte at its end.
+  hex.pop_back();  // Removes the zero byte at the end.
   return fmt::format("{} {} {} {}\n", announcement.address, announcement.session,
                      announcement.incarnation, hex);
 }
@@ -105,7 +106,7 @@ std::filesystem::path Rendezvous::file_of(std::size_t rank) const {
 }
 
 std::optional<Announcement> Rendezvous::read(std::size_t rank) const {
-  // O_NONBLOCK: opening a FIFO must not hang.
+  // O_NONBLOCK keeps open() from hanging on a FIFO.
   const File in(file_of(rank), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status {};
   if (!in.is_open() || ::fstat(in.fd(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -116,8 +117,8 @@ std::optional<Announcement> Rendezvous::read(std::size_t rank) const {
   return announcement_in(text, options_.peers[rank], signer_);
 }
 
-/// Writes our announcement if it is missing or replaced by another. Returns the address of a newer
-/// process with our rank; empty if there is none.
+/// Writes our announcement if it is missing or was replaced by another. Returns the address of a
+/// newer process with our rank; empty if there is none.
 std::string Rendezvous::announce() {
   if (options_.address.empty()) return {};
   const std::optional<Announcement> there = read(options_.rank);

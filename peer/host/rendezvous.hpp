@@ -27,26 +27,28 @@ struct Announcement {
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
 
-/// One line with the fields and the signature.
+/// Returns one line with the announcement's fields and signature.
 std::string announcement_text(const Announcement& announcement, const Signer& signer);
 
-/// Reads the output of announcement_text(). Returns nullopt unless it is by `id` and has an address
-/// that can be dialled.
+/// Reads the output of announcement_text(). Returns nullopt unless the announcement is signed by
+/// `id` and has an address that can be dialled.
 std::optional<Announcement> announcement_in(std::string_view text, PeerId id, const Signer& signer);
 
-/// Creates the folder if it is missing. Returns why it cannot be used: only its owner may have
-/// write access, because other users that write there could keep peers from meeting.
+/// Creates the folder if it is missing. Returns the reasons why it cannot be used. Only the
+/// folder's owner may have write access, because other users could otherwise keep peers from
+/// meeting.
 Problems open_rendezvous(const std::filesystem::path& folder);
 
-/// The file rank-R of a folder holds the announcement of rank R. Other ranks' files are only read.
-/// Files that are stale or belong to other cohorts do no harm.
+/// Announces our rank in a folder, and reads the announcements of others. The file rank-R holds the
+/// announcement of rank R; the files of other ranks are only read. Stale files and files of other
+/// cohorts do no harm.
 class Rendezvous {
  public:
   struct Options {
     std::filesystem::path folder;
     std::size_t rank = 0;
     std::vector<PeerId> peers;  ///< The ids of all ranks, in order.
-    std::string address;        ///< Our address; empty: we cannot be dialled, and write no file.
+    std::string address;        ///< Our address. If empty, we cannot be dialled and write no file.
     std::uint64_t session = 0;
   };
 
@@ -61,14 +63,14 @@ class Rendezvous {
   /// The result of a look into the folder.
   struct Look {
     std::vector<Found> others;
-    std::string taken_at;  ///< If not empty: the address of a newer process with our rank.
+    std::string taken_at;  ///< Address of a newer process with our rank; empty if none.
   };
 
   /// Writes our announcement if it is missing, and reads the next few announcements of ranks for
   /// which `is_known` is false.
   Look look(const std::function<bool(PeerId)>& is_known);
 
-  /// Removes our announcement, if it is still ours.
+  /// Removes our announcement, unless another process has replaced it.
   void withdraw() const;
 
  private:
@@ -78,7 +80,7 @@ class Rendezvous {
 
   Options options_;
   const Signer& signer_;
-  std::uint64_t incarnation_ = 0;  ///< 0 if not chosen yet.
+  std::uint64_t incarnation_ = 0;  ///< 0 if it has not been chosen yet.
   std::size_t next_;               ///< The rank to read next.
 };
 

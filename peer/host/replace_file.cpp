@@ -35,7 +35,7 @@ bool replace_file(const std::filesystem::path& file, std::string_view text, Read
     out << text;
     if (!out.flush()) return false;
   }
-  // Otherwise a power cut could leave an empty file of the new name.
+  // Without this, a power cut could leave an empty file under the new name.
   if (lasts == Lasts::on_disk && !sync(temporary)) return false;
   std::error_code error;
   std::filesystem::rename(temporary, file, error);

@@ -1,4 +1,4 @@
-// Reports as JSON, as a line and as Prometheus metrics.
+// Formats reports as JSON, as a line and as Prometheus metrics.
 #include "peer/host/report.hpp"
 
 #include <fmt/format.h>
@@ -51,7 +51,8 @@ std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view se
 
 namespace {
 
-/// A peer's hyper-parameters and validation in a population; empty before the first validation.
+/// Returns a peer's hyperparameters and validation in a population. Empty before the first
+/// validation.
 nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
   if (!trial) return nlohmann::ordered_json::object();
   return {{"learning_rate", trial->learning_rate},
@@ -59,7 +60,7 @@ nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
           {"validation_loss", trial->validation_loss}};
 }
 
-/// Adds a section of the mode. One without a name goes into the document itself.
+/// Adds a section of the mode's report. A section without a name is added to the document itself.
 void add_section(const ReportSection& section, nlohmann::ordered_json& json) {
   nlohmann::ordered_json& part = section.name.empty() ? json : json[std::string(section.name)];
   if (!section.name.empty()) part = nlohmann::ordered_json::object();
@@ -101,7 +102,7 @@ nlohmann::ordered_json members_json(const Report& report) {
   return json;
 }
 
-/// The text of a metrics file, as Prometheus reads it.
+/// The text of a metrics file in Prometheus' format.
 struct Metrics {
   std::string text;
 

@@ -1,4 +1,4 @@
-// A peer's report about itself at one moment, and its output formats.
+// A peer's report about itself at one moment, and the formats of that report.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Report {
   double uptime_s = 0;
   std::string phase;
   std::uint64_t step = 0;
-  std::uint64_t steps = 0;  ///< The peer's budget; 0 if the budget is the swarm's.
+  std::uint64_t steps = 0;  ///< The peer's budget in steps; 0 if the budget is the swarm's.
   std::uint64_t samples = 0;
   double steps_per_second = 0, samples_per_second = 0;
   double loss = 0, learning_rate = 0;
@@ -32,41 +32,45 @@ struct Report {
   SaveCounts saves;
   ModeReport mode;
   std::uint64_t lane_bytes_sent = 0, lane_bytes_received = 0;
-  std::uint64_t messages_superseded = 0;  ///< Messages on lanes that were dropped for newer ones.
+  /// Messages dropped on lanes because newer ones replaced them.
+  std::uint64_t messages_superseded = 0;
   std::uint64_t control_bytes_sent = 0, control_bytes_received = 0;
   std::uint64_t control_messages_sent = 0, control_messages_received = 0;
-  std::uint64_t refused_links = 0;  ///< Unknown keys and disagreeing hellos at the control port.
-  std::uint64_t failures_seen = 0;  ///< Members declared dead.
-  /// Members, and whether each one is the peer itself.
+  /// Number of refused links at the control port: unknown keys and differing hellos.
+  std::uint64_t refused_links = 0;
+  std::uint64_t failures_seen = 0;  ///< Number of members declared dead.
+  /// All members; the flag is true for the peer itself.
   std::vector<std::pair<Member, bool>> members;
-  std::map<PeerId, std::string> relays;  ///< The peer that relays our lane to a member.
-  std::uint64_t streams_relayed = 0;     ///< Streams that this peer relays now between other peers.
+  /// For each member with a relayed lane, the name of the peer that relays it.
+  std::map<PeerId, std::string> relays;
+  std::uint64_t streams_relayed = 0;  ///< Streams that this peer now relays for others.
   std::uint64_t bytes_relayed = 0;
   std::vector<EventLog::Refusal> refusals;
 
   /// A peer that we ignore for a while.
   struct Quarantined {
     std::string peer, event, why;
-    std::optional<double> seconds;  ///< Time left; empty: for the rest of our run.
+    std::optional<double> seconds;  ///< Time left; nullopt means until our run ends.
   };
   std::vector<Quarantined> quarantined;
 };
 
-/// The step, followed by `separator` and the budget. A budget of 0 is the swarm's and left out.
+/// Returns the step, followed by `separator` and the budget. A budget of 0 means the swarm's budget
+/// and is left out.
 std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view separator = "/");
 
 /// Fills in the part of a report that comes from the node and the log.
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now);
 
-/// The document that `status` asks for, with the sections, columns and details of the mode's
-/// report.
+/// Returns the document that `status` asks for, with the sections, columns and details of the
+/// mode's report.
 std::string report_json(const Report& report);
 
-/// One line of progress for the terminal.
+/// Returns one line of progress for the terminal.
 std::string report_line(const Report& report);
 
-/// Rewrites `file` with all figures in Prometheus' text format, by renaming, so that a reader never
-/// sees half of it. Ignores failures, because the next rewrite comes soon.
+/// Rewrites `file` with all figures in Prometheus' text format. Replaces the file by renaming, so
+/// that a reader never sees half a file. Ignores failures, because the next rewrite comes soon.
 void write_metrics(const std::filesystem::path& file, const Report& report);
 
 }  // namespace gv

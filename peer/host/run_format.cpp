@@ -10,8 +10,8 @@
 namespace gv {
 namespace {
 
-/// Raised when files of a run folder change their names or meaning. Folders without a mark have
-/// format 1.
+/// Raise this number when files of a run folder change their names or meaning. Folders without a
+/// mark have format 1.
 constexpr int run_format = 2;
 constexpr const char* file_name = "format";
 

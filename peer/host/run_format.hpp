@@ -7,12 +7,12 @@
 
 namespace gv {
 
-/// Returns why a peer cannot continue in its run folder: another version of the program wrote it.
-/// Empty if this version wrote it, or if there are no checkpoints yet.
+/// Returns a problem if another version of the program wrote the run folder, because a peer cannot
+/// continue in such a folder. Empty if this version wrote it, or if there are no checkpoints yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
-/// Marks the folder with this version. Ignores failures, because files that matter report their
-/// own.
+/// Marks the folder with this version's format. Ignores failures, because a failure to write a more
+/// important file is reported anyway.
 void write_run_format(const std::filesystem::path& folder);
 
 }  // namespace gv

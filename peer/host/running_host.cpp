@@ -23,13 +23,14 @@
 namespace gv {
 namespace {
 
-/// After the node has finished, the loop runs this long so that our farewell message gets out.
+/// Time for which the loop runs on after the node has finished, so that our farewell message gets
+/// out.
 constexpr auto goodbye_time = std::chrono::milliseconds(200);
 
-/// Joining has failed after this long without any contact and without a cached peer to try.
+/// Joining fails if a peer has no contact for this long and knows no cached peer to try.
 constexpr Duration join_deadline = std::chrono::seconds(30);
 
-/// After the first hello with different settings, other peers get this long to report theirs.
+/// After the first hello with different settings, other peers have this long to report theirs.
 constexpr Duration settings_wait = std::chrono::seconds(3);
 
 std::string in_words(const Layout& layout) {
@@ -73,14 +74,14 @@ std::string Host::name_of(PeerId peer) const {
   return found == names_.end() ? to_string(peer) : found->second;
 }
 
-/// Ids of all peers that may join, including ours.
+/// Returns the ids of all peers that may join, including our own.
 std::vector<PeerId> Host::authorized_ids() const {
   std::vector<PeerId> ids{self_};
   for (const AuthorizedPeer& peer : options_.authorized) ids.push_back(peer_id(peer.key));
   return ids;
 }
 
-/// Says something that the operator should read.
+/// Prints a line that the operator should read.
 void Host::warn(const std::string& line) const {
   if (is_guest()) {
     options_.guest_says(line);
@@ -89,7 +90,7 @@ void Host::warn(const std::string& line) const {
   }
 }
 
-/// Prints facts that the operator should know, and sets the exit code if they end the process.
+/// Prints facts that the operator should know. Sets the exit code if a fact ends the process.
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
@@ -132,7 +133,7 @@ void Host::note(const Fact& fact) {
   tell_people(fact);
 }
 
-/// Records quarantines for the status. A peer without links also loses its lanes.
+/// Records a quarantine for the status. A peer whose links are cut also loses its lanes.
 void Host::note_quarantine(const Fact& fact) {
   const auto begin = [&](PeerId peer, Time until, std::string why) {
     quarantined_[peer] = {
@@ -144,8 +145,9 @@ void Host::note_quarantine(const Fact& fact) {
     begin(liar->peer, never, "it signed two different decisions of one ballot");
   } else if (const auto* link = std::get_if<LinkQuarantined>(&fact)) {
     begin(link->peer, now() + from_seconds(link->seconds), link->why);
-    // A quarantine that began in the links must also begin in the node, and the other way round; a
-    // second beginning changes nothing. Posted, because we may be inside a call of either.
+    // A quarantine that began in the links must also begin in the node, and the other way round.
+    // Beginning it twice changes nothing. The call is posted, because we may be inside a call of
+    // either part.
     asio::post(io_, [this, peer = link->peer] {
       lanes_->forget(peer);
       control_->quarantine(peer);
@@ -154,17 +156,17 @@ void Host::note_quarantine(const Fact& fact) {
   }
 }
 
-/// Counts a forged statement against the peer that sent it.
+/// Counts a forged statement against the peer that passed it on.
 void Host::hold_against(const Fact& fact) {
   const auto* refused = std::get_if<MessageRefused>(&fact);
   if (refused == nullptr || refused->reason != Reason::forged) return;
-  // Posted, because we are handling a message of that link.
+  // The call is posted, because we are handling a message of that link.
   asio::post(io_, [this, peer = refused->peer] {
     control_->offend(peer, "a statement in the name of a peer that has not signed it");
   });
 }
 
-/// Makes lanes follow what a fact says about a peer. Returns true if the members changed.
+/// Updates lanes after a fact about a peer. Returns true if the members changed.
 bool Host::follow_peer(const Fact& fact) {
   if (const auto* aborted = std::get_if<ExchangeAborted>(&fact)) {
     if (aborted->reason == Reason::timed_out) lanes_->doubt(aborted->peer);
@@ -177,9 +179,9 @@ bool Host::follow_peer(const Fact& fact) {
          std::holds_alternative<MemberRefuted>(fact);
 }
 
-/// Sends a message. If it cannot be sent, the next one may take a lane through another peer.
+/// Sends a message. If sending fails, the next message may take a lane through another peer.
 bool Host::send(const Outgoing& outgoing) {
-  // Exchanges use their open lane anyway. Membership uses a lane only to a peer without a link.
+  // Membership messages use a lane only if it is relayed and there is no link to the peer.
   const bool by_lane = !is_membership(outgoing.message) ||
                        (lanes_->relay_of(outgoing.to) && !control_->is_linked(outgoing.to));
   if (by_lane && lanes_->send_message(outgoing.to, outgoing.message)) return true;
@@ -213,7 +215,7 @@ void Host::carry_out(NodeEffects& effects) {
     effects = std::move(more);
   }
   keep_revision();
-  // Posted, because we may be handling a message of a link that this closes.
+  // The call is posted, because it may close a link whose message we are handling.
   const Trust* trust = node_->trust();
   const bool must_leave = trust != nullptr && !node_->is_leaving() && trust->must_leave(now());
   if (must_leave || (trust != nullptr && trust->version() != followed_)) {
@@ -251,7 +253,7 @@ void Host::arm() {
   timer_.expires_at(began_ + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                  at.time_since_epoch()));
   timer_.async_wait([this, generation](asio::error_code error) {
-    // A cancelled wait can still report success, so only the newest one counts.
+    // A cancelled wait can still report success, so only the newest wait counts.
     if (error || generation != armed_.generation) return;
     armed_.at = never;
     feed([this](Time t, NodeEffects& out) { node_->tick(t, out); });
@@ -260,7 +262,8 @@ void Host::arm() {
 
 void Host::sync_addresses() {
   for (const Member& member : node_->membership().statements()) {
-    // A dead peer may run again when we restart, and may then be the only peer that knows others.
+    // A dead peer stays in the file. It may run again by the time we restart, and may then be the
+    // only peer that knows others.
     if (member.state == MemberState::left) {
       cached_.erase(member.id);
     } else if (!member.address.empty()) {
@@ -287,9 +290,9 @@ std::string Host::save(const Replica& replica, const task::Save& how) const {
   return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
-/// The facts that must be equal on all peers: the settings, the tensors of the model, the swarm's
-/// budget in samples (which depends on the data), the samples of a pipeline's tests, and the size
-/// of a learner's state.
+/// Returns the facts that must be equal on all peers: the settings, the tensors of the model, the
+/// swarm's budget in samples (which depends on the data), the samples of a pipeline's tests, and
+/// the size of a learner's state.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
   if (!layout_.empty()) agreed.emplace_back("layout of the model", layout_);
@@ -299,7 +302,7 @@ std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   if (options_.config.run.mode == ModeKind::pipeline && task_.test) {
     agreed.emplace_back("samples of the test data", std::to_string(task_.test->size()));
   }
-  // In lockstep a newcomer takes over the state.
+  // In mode `allreduce`, a newcomer takes over the optimiser's state.
   if (options_.config.run.mode == ModeKind::allreduce) {
     agreed.emplace_back("numbers of the optimiser's state", std::to_string(state_));
   }
@@ -310,7 +313,7 @@ std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
 }
 
 void Host::reload_authorized() {
-  // The keys of these peers follow from a secret, or come with certificates.
+  // Peers of a cohort, or of a swarm with certificates, have no file of authorised keys.
   if (options_.cohort || options_.swarm) return;
   LoadedAuthorizedPeers loaded = load_authorized_peers(options_.authorized_file);
   if (loaded.problems.empty()) {
@@ -335,8 +338,8 @@ void Host::reload_authorized() {
   dial_listed();
 }
 
-/// Ends the lanes of peers that have left the list, and the streams relayed for them. A peer that
-/// was never a member has them too.
+/// Ends the lanes of peers that are no longer on the list, and the streams relayed for them. Even a
+/// peer that was never a member may have lanes or streams.
 void Host::forget_unlisted(const std::vector<AuthorizedPeer>& before) {
   std::set<PeerId> listed;
   for (const AuthorizedPeer& peer : options_.authorized) listed.insert(peer_id(peer.key));
@@ -363,7 +366,7 @@ Report Host::report() const {
   if (!takes_labels(options_.config.model.loss)) report.accuracy.reset();
   report.listening = control_->listening();
   report.lanes = lanes_->listening();
-  // The swarm's budget is reported in the section of the mode.
+  // The mode's section of the report shows the swarm's budget.
   report.steps = task_.trainer.follows_swarm ? 0 : task_.trainer.steps;
   report.lane_bytes_sent = lanes_->counters().bytes_sent;
   report.lane_bytes_received = lanes_->counters().bytes_received;
@@ -388,26 +391,27 @@ Report Host::report() const {
   return report;
 }
 
-/// Number of other peers on the allow-list.
+/// Returns the number of other peers on the allow-list.
 std::size_t Host::others() const {
   return static_cast<std::size_t>(std::ranges::count_if(
       options_.authorized,
       [this](const AuthorizedPeer& peer) { return peer.key != options_.identity.public_key; }));
 }
 
-/// True if this peer has to meet others: it was told of some, or can only dial those on its list.
+/// True if this peer must meet others, because it was given some to join, belongs to a cohort, or
+/// does not listen.
 bool Host::needs_others() const {
   return !options_.join.empty() || cohort_ || options_.listen.empty();
 }
 
-/// Returns true while this peer may still find out that it was started with the wrong settings.
+/// True while this peer may still learn that it was started with the wrong settings.
 bool Host::is_newcomer() const {
   return needs_others() && now().time_since_epoch() <= join_deadline;
 }
 
-/// Returns why a newcomer should end; empty if it may go on. A single peer with different settings
-/// may itself be wrong or hostile. So at least two peers must disagree with us, and more than agree
-/// with us. If there is only one other peer, its disagreement is enough.
+/// Returns why a newcomer should end; empty if it may continue. A single peer with different
+/// settings may itself be wrong or hostile. So at least two peers must disagree with us, and more
+/// must disagree than agree. If there is only one other peer, its disagreement is enough.
 Problems Host::problems_of_joining() const {
   const std::size_t differ = with_other_settings_.size();
   const bool has_waited =
@@ -438,7 +442,7 @@ Problems Host::problems_of_joining() const {
 
 void Host::every_second() {
   if (ending_) return;
-  // Without a job under way, nothing else shows that the user's loop has left.
+  // Without a job under way, only this check shows that the user's loop has left.
   if (is_guest() && replica_->has_ended() && !node_->is_leaving()) {
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
@@ -523,7 +527,8 @@ int Host::run(std::unique_ptr<Learner> learner) {
   return exit_code_;
 }
 
-/// Dials the peers that have an address on the list. That one may not run yet is no failure.
+/// Dials the peers that have an address on the list. It is not an error if one of them is not
+/// running yet.
 void Host::dial_listed() {
   for (const AuthorizedPeer& peer : options_.authorized) {
     const PeerId id = peer_id(peer.key);
@@ -532,7 +537,7 @@ void Host::dial_listed() {
 }
 
 /// Dials the peers given with --join, those known before, and those with an address on the list.
-/// Returns false if this peer may begin without any of them.
+/// Returns false if this peer may start without any of them.
 bool Host::join_others() {
   dial_listed();
   for (const std::string& address : options_.join) control_->join(address);
@@ -545,7 +550,8 @@ bool Host::join_others() {
   return needs_others() || !cached.empty();
 }
 
-/// Pins our threads, unless other programs compute: then the system's placement is better.
+/// Pins our threads to a processor. Unpins them while other programs compute, because the system
+/// then places them better.
 void Host::keep_place() {
   if (is_guest()) return;
   const std::optional<HostPlace> place = node_->host_place();

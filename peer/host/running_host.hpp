@@ -38,19 +38,20 @@
 
 namespace gv {
 
-/// True for messages of the membership. They travel only on control links, which check their
-/// content.
+/// True for messages about membership. They normally travel on control links, which check the
+/// content of such messages.
 bool is_membership(const Message& message);
 
-/// Returns a number from the system's randomness.
+/// Returns a random number from the system.
 std::uint64_t random_number();
 
-/// A peer on this machine: all its real parts, and the loop in which they run.
+/// A peer on this machine, with all its real parts and the loop in which they run.
 class Host {
  public:
   Host(const HostOptions& options, Task task, SettingsRevision revision);
 
-  /// `learner` is null if the built-in one is used. Returns the process's exit code.
+  /// Runs the peer to its end. `learner` is null for the built-in one. Returns the process's exit
+  /// code.
   int run(std::unique_ptr<Learner> learner);
 
  private:
@@ -60,7 +61,7 @@ class Host {
   };
   struct Quarantine {
     Time until{};
-    std::string what;  ///< Name of the event that reported it.
+    std::string what;  ///< Name of the event that reported the quarantine.
     std::string why;
   };
 
@@ -69,7 +70,7 @@ class Host {
     Rendezvous rendezvous;
     Time next_look{};
     Time next_waiting_line{};
-    RateLimit dials;  ///< Dials to addresses from the rendezvous.
+    RateLimit dials;  ///< Limits dials to addresses from the rendezvous.
   };
 
   Time now() const {
@@ -86,7 +87,7 @@ class Host {
   }
 
   /// Like feed(), for input that `from` sent on a lane. Such input must not end the process, so an
-  /// exception counts against that peer, as on links.
+  /// exception counts against `from`, as on links.
   template <class Input>
   void feed_from(PeerId from, Input input) {
     try {
@@ -162,16 +163,17 @@ class Host {
   HostOptions options_;
   Task task_;
   std::size_t samples_ = 0;    ///< Samples that this peer trains on.
-  std::size_t state_ = 0;      ///< Numbers of the optimiser's state.
+  std::size_t state_ = 0;      ///< Number of values in the optimiser's state.
   SettingsRevision revision_;  ///< The settings revision on disk.
-  /// See CourseOptions.
+  /// The fingerprint of the user's own first model, as in CourseOptions; 0 if there is none.
   std::uint64_t first_model_ = 0;
   /// The layout of the model in words; empty for stages.
   std::string layout_;
   PeerId self_;
   std::uint64_t session_;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  /// Null in mode `gossip` or without shared memory. Outlives everything that is sent from it.
+  /// The memory that lanes share; null in mode `gossip` or without shared memory. Declared before
+  /// everything that sends from it.
   std::shared_ptr<SharedBuffer> lent_;
   asio::io_context io_;
   AdaptiveSpinWait spin_wait_;
@@ -187,41 +189,42 @@ class Host {
        .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); },
        .ledger = [this](std::size_t most) { return ledger_part(report_json(report()), most); }}};
   std::optional<Node> node_;
-  // Jobs that the worker ends in its destructor use these two.
+  // This field and the next are declared before the worker, because jobs that its destructor ends
+  // use them.
   std::string config_text_;
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
-  std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
+  std::optional<ReadingThread> reading_;  ///< Set if data stay in files. It outlives the worker.
   std::optional<Worker> worker_;
-  Replica* replica_ = nullptr;  ///< The worker's replica; we only ask it to stop.
+  Replica* replica_ = nullptr;  ///< The worker's replica. The host only asks it to stop.
   bool told_to_stop_ = false;   ///< True once we have asked the replica to stop.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};
   std::optional<asio::signal_set> signals_;  ///< Empty if the peer is a part of another program.
   Armed armed_;
-  std::optional<Cohort> cohort_;  ///< Set for a peer of a cohort with others.
+  std::optional<Cohort> cohort_;  ///< Set for a peer of a cohort.
   MemberCache cache_;
-  std::map<PeerId, Member> cached_;           ///< Peers in the cache file.
-  std::map<PeerId, Quarantine> quarantined_;  ///< Quarantined peers. Past ones stay until the same
-                                              ///< peer's next quarantine.
+  std::map<PeerId, Member> cached_;           ///< Peers in the file of known members.
+  std::map<PeerId, Quarantine> quarantined_;  ///< Each peer's current or last quarantine.
   std::map<PeerId, std::string> names_;
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
-  std::set<PeerId> with_other_settings_;         ///< Peers whose hello disagreed with ours.
-  std::optional<Time> heard_other_settings_at_;  ///< When the first peer with other settings was
-                                                 ///< heard.
+  std::set<PeerId> with_other_settings_;  ///< Peers whose hello had settings other than ours.
+  /// When the first hello with different settings came.
+  std::optional<Time> heard_other_settings_at_;
   Time next_report_{};
   int exit_code_ = 0;
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
-  std::optional<KeySigner> swarm_signer_;    ///< Set if this peer has begun the swarm.
-  std::map<PeerId, Time> dialled_directly_;  ///< When relayed peers were last dialled.
-  std::optional<TicketBook> tickets_;        ///< Set for a peer of a swarm with certificates.
-  std::vector<PublicKey> guests_;            ///< The admitted keys of tickets.
-  Time next_refusal_{};                      ///< When a refused guest may be reported again.
+  std::optional<KeySigner> swarm_signer_;  ///< Set if this peer founded the swarm.
+  /// For each relayed peer, when it was last dialled directly.
+  std::map<PeerId, Time> dialled_directly_;
+  std::optional<TicketBook> tickets_;  ///< Set for a peer of a swarm with certificates.
+  std::vector<PublicKey> guests_;      ///< The admitted keys of tickets.
+  Time next_refusal_{};                ///< When a refused guest may be reported again.
   std::uint64_t followed_ = 0;  ///< The version of the certificates that links currently use.
-  std::uint64_t kept_ = 0;      ///< The number of certificate changes that are saved on disk.
+  std::uint64_t kept_ = 0;      ///< The number of certificate changes that have been saved on disk.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The protocol of sd_notify(3): one datagram to a Unix socket, so that no library is needed.
+// The protocol of sd_notify(3), a single datagram to a Unix socket, without a library.
 #include "peer/host/service_manager.hpp"
 
 #include <sys/socket.h>
@@ -18,7 +18,7 @@ bool tell_service_manager(std::string_view state) {
   address.sun_family = AF_UNIX;
   if (path.size() < 2 || path.size() >= sizeof(address.sun_path)) return false;
   std::memcpy(address.sun_path, path.data(), path.size());
-  // A name that begins with @ is not in the file system: its first byte is a zero.
+  // A name that begins with @ is not in the file system. Its first byte is replaced by zero.
   const bool is_abstract = path.front() == '@';
   if (is_abstract) address.sun_path[0] = 0;
   const auto length = static_cast<::socklen_t>(offsetof(::sockaddr_un, sun_path) + path.size() +

@@ -1,4 +1,4 @@
-// The settings revision on disk.
+// Reads and writes the settings revision on disk.
 #include "peer/host/settings_revision_file.hpp"
 
 #include <fstream>

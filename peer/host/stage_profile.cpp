@@ -30,14 +30,15 @@ using Action = PipelineAction;
 constexpr std::size_t repetitions_min = 3;
 constexpr std::size_t repetitions_max = 1000;
 
-/// Smallest time of an operation, because a schedule's clock needs times above 0.
+/// The least time that an operation is assumed to need, because a schedule's clock needs times
+/// above 0.
 constexpr double seconds_min = 1e-8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Returns the processor time of this thread, which does not include other programs' time.
+/// Returns the processor time of this thread, which excludes the time of other programs.
 double processor_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -58,7 +59,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Calls `once` for a warm-up, then repeatedly until the time is over.
+/// Calls `once` to warm up, then repeatedly until `seconds` have passed. The argument is false for
+/// the warm-up.
 void repeat(double seconds, const std::function<void(bool counts)>& once) {
   once(false);
   const auto begin = Clock::now();
@@ -75,7 +77,7 @@ double allocated_bytes() {
 
 double bytes_of(std::size_t floats) { return static_cast<double>(floats * sizeof(float)); }
 
-/// A piece of the model with everything to run it.
+/// A piece of the model, with everything that is needed to run it.
 struct Piece {
   LayerProfile profile;
   ModelPlan plan;
@@ -135,14 +137,15 @@ void run_pieces(std::vector<Piece>& pieces, const TrainerSpec& trainer, const Ba
   }
 }
 
-/// Results in transit between stages, by destination stage, micro-batch and direction.
+/// Results in transit between stages, keyed by destination stage, micro-batch and direction.
 using Passes = std::map<std::tuple<std::uint32_t, std::uint32_t, bool>, std::vector<float>>;
 
 /// One worker: its stages, and the sums of their gradients.
 struct StageWorker {
   std::unique_ptr<StageLearner> trainer;
   std::map<std::uint32_t, std::vector<float>> sums;
-  std::map<std::uint32_t, std::size_t> gradients;  ///< Gradients in each sum since the last update.
+  /// Number of gradients in each stage's sum since the last update.
+  std::map<std::uint32_t, std::size_t> gradients;
   std::size_t drawn = 0;
 
   StageWorker(const StagesSpec& spec, const std::shared_ptr<const DataSet>& data)
@@ -153,7 +156,7 @@ struct StageWorker {
     sums[stage].resize(trainer->layout(stage).size());
   }
 
-  /// Carries out one instruction. Returns the seconds it took.
+  /// Executes one instruction. Returns the seconds that the instruction took.
   double carry_out(const PipelineInstruction& what, Passes& passes) {
     const std::uint32_t stage = what.stage;
     const bool is_forward = what.action == Action::forward;
@@ -206,8 +209,8 @@ struct StageWorker {
   }
 };
 
-/// Returns the memory of one more micro-batch in flight in a warm stage. The result is at least the
-/// size of its outputs, because some allocators do not report their memory.
+/// Returns the memory that one more micro-batch in flight takes in a warm stage. The result is at
+/// least the size of the stage's outputs, because some allocators do not report their memory.
 double network_bytes(StageWorker& worker, std::uint32_t stage, std::size_t outputs,
                      const std::vector<float>& in) {
   StageLearner& trainer = *worker.trainer;
@@ -215,7 +218,8 @@ double network_bytes(StageWorker& worker, std::uint32_t stage, std::size_t outpu
   std::vector<float> out(is_last ? 0 : trainer.boundary(stage + 1).forward());
   std::vector<float> back(is_last ? 0 : trainer.boundary(stage + 1).activations);
   std::vector<float> d_in(stage > 0 ? trainer.boundary(stage).activations : 0);
-  // The first pass uses the existing network. The second needs another, which is not freed.
+  // The first pass uses the existing network. The second needs another network, whose memory stays
+  // allocated.
   trainer.forward(stage, 1, 0, 0, in, out);
   const double before = allocated_bytes();
   trainer.forward(stage, 2, 0, 0, in, out);
@@ -227,13 +231,13 @@ double network_bytes(StageWorker& worker, std::uint32_t stage, std::size_t outpu
   return std::max(after - before, bytes_of(outputs));
 }
 
-/// The times of each pass of a stage.
+/// The measured times of each kind of pass through a stage, and of its update.
 struct StageTimes {
   std::vector<double> forward, whole, input, weight, update;
 };
 
-/// Runs a step of the whole chain, one stage after the other, and notes the times if it `counts`.
-/// Splits backward passes if `in_parts`. Fills `inputs` with the input of each stage.
+/// Runs one step of the whole chain, stage after stage, and records the times if `counts` is true.
+/// Splits backward passes if `in_parts` is true. Fills `inputs` with the input of each stage.
 void run_chain(StageWorker& worker, std::vector<StageTimes>& times,
                std::vector<std::vector<float>>& inputs, bool counts, bool in_parts,
                bool keeps_versions) {
@@ -255,7 +259,8 @@ void run_chain(StageWorker& worker, std::vector<StageTimes>& times,
     }
   }
   for (std::uint32_t s = 0; s < stages; ++s) {
-    // The first of several updates in a run saves the run's first state, so only the next is timed.
+    // The first of several updates in a run also saves the run's first state, so only the second
+    // update is timed.
     if (keeps_versions) worker.carry_out({Action::update, s}, passes);
     note(times[s].update, worker.carry_out({Action::update, s}, passes));
   }
@@ -288,7 +293,7 @@ std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
 std::vector<StageProfile> profile_stages(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data, bool splits,
                                          double seconds) {
-  // The schedule's clock adds recomputation itself.
+  // Recomputation is off here, because the schedule's clock adds its time.
   StagesSpec plain = spec;
   plain.recomputes = false;
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, data->shape);
@@ -298,8 +303,8 @@ std::vector<StageProfile> profile_stages(const StagesSpec& spec,
 
   std::vector<StageTimes> times(stages);
   std::vector<std::vector<float>> inputs(stages);
-  // Alternates whole and split backward passes. The times of the parts tell how to divide the time
-  // of the whole.
+  // Alternates between whole and split backward passes. The times of the parts determine how the
+  // time of the whole pass is divided between them.
   bool in_parts = true;
   repeat(2 * seconds / 3, [&](bool counts) {
     run_chain(worker, times, inputs, counts, in_parts, spec.keeps_versions);
@@ -348,8 +353,8 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
                             const PipelineTiming& predicted, double seconds) {
   std::vector<StageWorker> workers;
   std::vector<std::vector<double>> taken;
-  // (begin, worker, place in its list), ordered by time, so that inputs exist before the
-  // instructions that need them.
+  // Tuples (begin, worker, place in its list), ordered by time, so that inputs exist before the
+  // instructions that need them are executed.
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     workers.emplace_back(spec, data);

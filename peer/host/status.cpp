@@ -1,4 +1,4 @@
-// Formats the document of a peer's socket as a table.
+// Formats the status document from a peer's socket as a table.
 #include "peer/host/status.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// The columns for members of a population.
+/// The titles of the columns that a run with a population adds to the table.
 constexpr const char* trial_head = "      rate momentum held-out";
 
 std::string trial_of(const nlohmann::json& member) {
@@ -24,13 +24,14 @@ std::string trial_of(const nlohmann::json& member) {
                      trial->value("momentum", 0.0), trial->value("validation_loss", 0.0));
 }
 
-/// Where a member is dialled, or which peer relays what we send to it.
+/// Returns the address at which we dial a member, or the name of the peer that relays our messages
+/// to it.
 std::string way_to(const nlohmann::json& member) {
   const std::string relay = member.value("relay", "");
   return relay.empty() ? member.value("address", "") : "relayed by " + relay;
 }
 
-/// What this peer relays for others; empty if it does not.
+/// A line about the traffic that this peer relays for others; empty if it relays none.
 std::string relayed_line(const nlohmann::json& json) {
   const auto relayed = json.value("relayed", nlohmann::json::object());
   const auto bytes = relayed.value("bytes", std::uint64_t{0});

@@ -1,11 +1,12 @@
-// A peer's status as a table for the terminal.
+// Shows a peer's status as a table in the terminal.
 #pragma once
 
 #include <string>
 
 namespace gv {
 
-/// Formats the document of a peer's socket: own state, a table of members, the last refusals.
+/// Formats the JSON status document from a peer's socket. It lists the peer's state, members and
+/// last refusals.
 std::string status_table(const std::string& document);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The file of certificates: a line with the swarm's key, and a line for each frame of certificates.
+// Reads and writes a peer's swarm files, including the file of certificates (one frame per line).
 #include "peer/host/swarm_files.hpp"
 
 #include <sodium.h>
@@ -28,7 +28,8 @@ std::string frame_line(const Certificates& part) {
   return line;
 }
 
-/// Appends what a line says. Returns false if the line is not a frame of certificates.
+/// Decodes a line and adds its certificates to `files`. Returns false if the line is not a frame of
+/// certificates.
 bool read_line(std::string_view line, SwarmFiles& files) {
   std::vector<std::byte> bytes(frame_bytes_max);
   std::size_t length = 0;
@@ -45,7 +46,8 @@ bool read_line(std::string_view line, SwarmFiles& files) {
   return true;
 }
 
-/// Stands in the file of the data's place instead of a folder, whose path begins with a slash.
+/// The content of the file "data" if the program itself brings the data. Otherwise the file
+/// contains the absolute path of a folder, or an empty line.
 constexpr std::string_view in_program = "program";
 
 }  // namespace
@@ -78,7 +80,7 @@ std::optional<SwarmFiles> certificates_from_text(std::string_view text) {
   text.remove_prefix(end + 1);
   while (!text.empty()) {
     const std::size_t line_end = text.find('\n');
-    // A file that was cut off is not trusted.
+    // A truncated file is not trusted.
     if (line_end == std::string_view::npos || !read_line(text.substr(0, line_end), files)) {
       return std::nullopt;
     }

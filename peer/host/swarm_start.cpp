@@ -1,4 +1,4 @@
-// Prepares the first peer of a swarm and those that join by a ticket.
+// Prepares the first peer of a swarm, and peers that join with a ticket.
 #include "peer/host/swarm_start.hpp"
 
 #include <fmt/chrono.h>
@@ -30,8 +30,8 @@
 namespace gv {
 namespace {
 
-/// No packet is sent to these addresses. They only make the system say which own address it would
-/// use.
+/// Addresses to which no packet is ever sent. They only serve to find out which source address the
+/// system would use.
 constexpr const char* far_away = "192.0.2.1";
 constexpr const char* far_away_v6 = "2001:db8::1";
 
@@ -41,8 +41,8 @@ std::uint64_t now_s() {
                                         .count());
 }
 
-/// The address from which this machine reaches a host (or, without a host, any distant address) by
-/// IPv6 or IPv4; loopback if the machine has no other.
+/// Returns the IPv6 or IPv4 address from which this machine sends packets to `host` or, if there is
+/// no route to it, to a distant address. Returns the loopback address if neither can be reached.
 std::string own_address_towards(const std::string& host, bool is_v6) {
   using asio::ip::udp;
   asio::io_context io;
@@ -60,7 +60,7 @@ std::string own_address_towards(const std::string& host, bool is_v6) {
   return is_v6 ? "[::1]" : "127.0.0.1";
 }
 
-/// Fills in where the peer listens and what others dial.
+/// Fills in the address on which the peer listens and the address that other peers dial.
 Problems take_addresses(const std::string& towards, HostOptions& options) {
   const bool is_v6_there = towards.find(':') != std::string::npos;
   if (options.listen.starts_with(':')) {
@@ -72,7 +72,7 @@ Problems take_addresses(const std::string& towards, HostOptions& options) {
   }
   Problems problems = address_problems(options.listen, options.advertise, {});
   const std::string& dialled = options.advertise.empty() ? options.listen : options.advertise;
-  // Port 0 is replaced by a port with up to five digits.
+  // Port 0 will be replaced by the real port, which has up to five digits.
   constexpr std::size_t port_digits = 5;
   if (dialled.size() + port_digits - 1 > ticket_address_bytes_max) {
     problems.push_back({options.advertise.empty() ? "--listen" : "--advertise",
@@ -86,7 +86,7 @@ void append(Problems& problems, Problems more) {
   std::ranges::move(more, std::back_inserter(problems));
 }
 
-/// True if a path stays below the folder that it is relative to.
+/// True if a relative path stays below the folder where it starts.
 bool stays_below(const std::filesystem::path& path) {
   return path.is_relative() && std::ranges::find(path, "..") == path.end();
 }
@@ -98,7 +98,8 @@ bool is_below(const std::filesystem::path& path, const std::filesystem::path& fo
   return in_outer == outer.end() || in_outer->empty();
 }
 
-/// The same for the target of the path after following links.
+/// True if the path is below the folder, as written or with links resolved. Also true if the links
+/// cannot be resolved.
 bool leads_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
   std::error_code error;
   const auto inner = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error);
@@ -106,7 +107,8 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
   return error || is_below(inner, outer) || is_below(path, folder);
 }
 
-/// Asks the ticket's peer. `tell` is the arguments' `inviter_is_silent`.
+/// Asks the peer that made the ticket to admit us. For `tell`, see
+/// SwarmArguments::inviter_is_silent.
 Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::string& name,
                       const std::function<void(const std::string&)>& tell) {
   if (!tell) return ask_to_join(ticket, own, name);
@@ -130,11 +132,11 @@ Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::strin
   return admission;
 }
 
-/// Joins by the ticket, and writes down the result.
+/// Joins with the ticket, and saves keys, certificates and config in the run folder.
 Problems redeem(const Ticket& ticket, const HostOptions& options,
                 const std::function<void(const std::string&)>& tell, SwarmFiles& files) {
-  // The key is on the disk before the ticket is used, so a repeated request with this key is
-  // answered again.
+  // The key is on disk before the ticket is used. If the answer is lost, the peer asks again with
+  // the same key and is admitted.
   LoadedKeyPair key = keep_swarm_key(options.folder, "key");
   if (!key.problems.empty()) return std::move(key.problems);
   files = {.swarm = ticket.swarm, .identity = key.pair};
@@ -166,7 +168,7 @@ Problems redeem(const Ticket& ticket, const HostOptions& options,
   return {};
 }
 
-/// The addresses written down when the peer joined.
+/// Returns the peer addresses that were saved when this peer joined.
 std::vector<std::string> first_peers(const std::filesystem::path& run_folder) {
   std::vector<std::string> peers;
   const std::string text = read_config_text((swarm_folder(run_folder) / "peers").string());
@@ -179,7 +181,7 @@ std::vector<std::string> first_peers(const std::filesystem::path& run_folder) {
   return peers;
 }
 
-/// Puts the contents of a folder into the options.
+/// Copies keys, certificates and config from the run folder into the options.
 void take_files(const SwarmFiles& files, const std::string& config, HostOptions& options) {
   options.identity = files.identity;
   options.swarm = CertifiedSwarm{.swarm = files.swarm,
@@ -197,7 +199,7 @@ void take_files(const SwarmFiles& files, const std::string& config, HostOptions&
   options.shard = own->number % options.config.run.peers;
 }
 
-/// No other peer admits one that was away for too long.
+/// Reports a problem if our certificate has expired, because other peers would not admit us.
 Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path& folder) {
   std::uint64_t until_s = 0;
   for (const Certificate& certificate : files.certificates) {
@@ -212,14 +214,15 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
            "join with a new ticket and another --folder, or set the clock"}};
 }
 
-/// Certificates and revocations from a later time than the clock's do not count. So the first peer
-/// of a swarm would certify itself again, and write over those that it has.
+/// Reports a problem if our clock is behind. Certificates and revocations would then seem to come
+/// from the future and be ignored, so the first peer of a swarm would certify itself again and
+/// overwrite its certificates.
 Problems problems_of_clock(const SwarmFiles& files, const std::filesystem::path& folder) {
   const auto made_s = [](const Certificate& one) {
     return one.expires_s - std::min(one.expires_s, certificate_lifetime_s);
   };
   std::uint64_t newest_s = 0;
-  std::optional<std::uint64_t> own_s;  // When the first of our own certificates was made.
+  std::optional<std::uint64_t> own_s;  // When our oldest certificate was made.
   for (const Certificate& one : files.certificates) {
     newest_s = std::max(newest_s, made_s(one));
     if (one.key == files.identity.public_key) own_s = std::min(own_s.value_or(~0ULL), made_s(one));
@@ -243,7 +246,7 @@ ConfigOverrides overrides_of(const SwarmArguments& arguments) {
   return {.data_folder = arguments.data, .peers = {}, .has_own_data = arguments.has_own_data};
 }
 
-/// Prints what the peer is about to do before it joins. `wanted` is the name that it asked for.
+/// Prints the settings with which the peer will join. `wanted` is the name that the peer asked for.
 void say_plan(const HostOptions& options, const std::string& wanted) {
   const Config& config = options.config;
   const bool has_files = config.data.kind != DataKind::generated;
@@ -263,7 +266,7 @@ bool has_checkpoints(const std::filesystem::path& folder) {
 }
 
 std::string time_text(std::uint64_t at_s) {
-  // Calendars of the library end with the year 9999, and a ticket may name any time.
+  // The calendar of the fmt library ends with the year 9999, but a ticket may state any time.
   constexpr std::uint64_t last_s = 253'402'300'799;
   return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC",
                      fmt::gmtime(static_cast<std::time_t>(std::min(at_s, last_s))));
@@ -337,7 +340,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
     options.resume = true;
     options.join = first_peers(options.folder);
     if (files.problems.empty()) files.problems = problems_of_clock(files, options.folder);
-    // A peer with the swarm's key certifies itself.
+    // A peer with the swarm's key renews its own certificate, so an expired one is no problem.
     if (files.problems.empty() && !files.swarm_key) {
       files.problems = problems_of_expiry(files, options.folder);
     }
@@ -410,7 +413,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   const DataPlace data{.folder = arguments.data, .is_in_program = arguments.has_own_data};
   if (!write_data_place(options.folder, data)) {
     const std::string folder = swarm_folder(options.folder).string();
-    // A program cannot be warned here, so it is refused.
+    // A program would not see a warning here, so this is an error.
     if (data.is_in_program) return {{folder, "cannot be written", "choose another --folder"}};
     say(stderr, fmt::format("{}: cannot be written; give --data to `grapevine doctor` as well\n",
                             printable(folder)));
@@ -420,7 +423,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   options.join = first_peers(options.folder);
   const std::string wanted = options.name;
   take_files(files, read_config_text(options.config_path), options);
-  // Started again, the peer has the name that it was given when it joined.
+  // After a restart the peer keeps the name that it was given when it joined.
   if (!options.quiet) say_plan(options, is_new ? wanted : options.name);
   return {};
 }

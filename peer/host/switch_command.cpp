@@ -1,4 +1,4 @@
-// The command as JSON, and what a node answers.
+// Encodes the switch command as JSON, and carries it out at a node.
 #include "peer/host/switch_command.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// One line per ticket: the guest's key, the ticket's terms, and the keys that it has let in.
+// Stores a line for each ticket: the guest's key, the terms, and the keys already admitted.
 #include "peer/host/ticket_book.hpp"
 
 #include <fmt/format.h>
@@ -103,7 +103,7 @@ std::vector<PublicKey> TicketBook::guests(std::uint64_t now_s) {
   return keys;
 }
 
-/// Failures are ignored: the tickets then last only as long as this process.
+/// Writes the file. Ignores failures: the tickets then last only as long as this process.
 void TicketBook::write() const {
   std::string text;
   for (const Entry& entry : entries_) {

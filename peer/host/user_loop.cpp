@@ -1,4 +1,4 @@
-// The meeting of the two threads, which take turns.
+// Lets the thread of the user's loop and the thread of the worker take turns.
 #include "peer/host/user_loop.hpp"
 
 #include <fmt/format.h>
@@ -16,11 +16,11 @@ namespace gv {
 
 struct UserLoop::Meeting {
   enum class Turn { worker, user };
-  /// The function that the loop has called while it is the worker's turn.
+  /// The call of the loop that passed the turn to the worker.
   enum class At { step_over, reduce };
 
-  /// Called by the worker. Lets the loop make up to `steps` steps, and waits for its next call
-  /// after them. Returns false if the loop has left.
+  /// Called by the worker. Lets the loop make up to `steps` steps, and waits until the loop passes
+  /// the turn back. Returns false if the loop has left.
   bool hand_over(std::uint64_t steps = 1) {
     std::unique_lock lock(mutex);
     granted = steps;
@@ -33,7 +33,8 @@ struct UserLoop::Meeting {
     return !has_left;
   }
 
-  /// The same for a step whose gradient is summed: gives its parts to `take` as they arrive.
+  /// Like hand_over(), for a step whose gradient peers will sum. Passes parts of the gradient to
+  /// `take` as they arrive.
   template <class Take>
   bool hand_over_for_sum(Take take) {
     std::unique_lock lock(mutex);
@@ -56,7 +57,7 @@ struct UserLoop::Meeting {
     return !has_left;
   }
 
-  /// Called by the loop, which waits until it may run. Returns false if training is over.
+  /// Called by the loop. Waits until the loop may run. Returns false if training is over.
   bool await() {
     std::unique_lock lock(mutex);
     wake.wait(lock, [this] { return turn == Turn::user || is_over; });
@@ -69,7 +70,7 @@ struct UserLoop::Meeting {
     tell([this] { turn = Turn::worker; });
   }
 
-  /// Counts a step. True if the loop may make another one without waiting.
+  /// Counts a step. Returns true if the loop may make another step without waiting.
   bool count(const Score& step) {
     score += step;
     ++made;
@@ -97,40 +98,42 @@ struct UserLoop::Meeting {
   mutable std::mutex mutex;
   std::condition_variable wake;
   Turn turn = Turn::worker;
-  bool is_over = false;   ///< The worker's side is gone.
-  bool has_left = false;  ///< The user's loop has left.
+  bool is_over = false;   ///< True if the worker's side has been destroyed.
+  bool has_left = false;  ///< True if the user's loop has left.
   bool should_stop = false;
   double learning_rate = 0;
   double factor = 1;
   double progress = 0;
   std::uint64_t position = 0;
-  bool sums_parts = false;          ///< The worker waits for the gradient of a sum, or its parts.
+  /// True while the worker waits for a gradient to sum, or for parts of one.
+  bool sums_parts = false;
   std::vector<GradientPart> parts;  ///< Parts that the worker has not taken yet.
 
-  // The members below belong to the thread whose turn it is.
+  // The fields below belong to the thread whose turn it is.
 
   Layout layout;
   std::vector<float> parameters;
-  UserModel model;  ///< Where the model is, unless it is in `parameters`; otherwise these are a
-                    ///< copy.
+  UserModel model;  ///< Accesses a model in the user's memory. If set, `parameters` is only a copy
+                    ///< of that model.
   std::size_t samples = 1;
   At at = At::step_over;
-  Score score;                ///< The sum of the scores since the loop got its turn.
+  Score score;                ///< The sum of the scores of the steps in this turn.
   std::uint64_t granted = 0;  ///< Steps that the loop may make in this turn.
   std::uint64_t made = 0;     ///< Steps that the loop has made in this turn.
-  /// With leased data: the first sample of the steps that the worker has asked for, and the steps
-  /// made.
+  /// With leased data: the first sample of the steps that the worker has requested.
   std::optional<std::uint64_t> leased_from;
   std::uint64_t made_of_lease = 0;
-  UserGradient gradient;     ///< Gradient given to reduce().
-  Score reduced_score;       ///< Score given to reduce().
-  Reduced reduced;           ///< The next result of reduce().
-  bool must_reduce = false;  ///< The present step needs its gradient reduced.
-  bool has_reduced = false;  ///< The present step's gradient has been reduced.
+  UserGradient gradient;  ///< The gradient that the loop gave to reduce().
+  Score reduced_score;    ///< The score that the loop gave to reduce().
+  Reduced reduced;        ///< What reduce() will return next.
+  /// True if the gradient of the present step must pass through reduce().
+  bool must_reduce = false;
+  /// True if the gradient of the present step has passed through reduce().
+  bool has_reduced = false;
   bool has_face = false;
 };
 
-/// The worker's side.
+/// The worker's side of the loop.
 class UserLoop::Face final : public Learner {
  public:
   explicit Face(std::shared_ptr<Meeting> meeting) : own_(std::move(meeting)) {}
@@ -160,7 +163,8 @@ class UserLoop::Face final : public Learner {
     own_->reduced = {.again = std::exchange(waits_for_sum_, false)};
     is_stale_ = false;
     for (std::uint64_t made = 0; made < count && !own_->read(own_->should_stop);) {
-      // A gradient is handed over at each step; steps without one are handed over together.
+      // If a rule changes gradients, the loop gets one step at a time; otherwise it gets all steps
+      // at once.
       const bool goes_on = hand_over(direct ? 1 : count - made);
       if (goes_on && own_->at == Meeting::At::reduce) {
         own_->reduced = {};
@@ -176,7 +180,7 @@ class UserLoop::Face final : public Learner {
     return score;
   }
 
-  /// Ignores the batch size: the loop chooses its own.
+  /// Ignores the batch size, because the loop chooses its own.
   Score gradient(std::size_t, std::span<float> out, const ReadyRange& ready,
                  std::span<const std::size_t>) override {
     own_->must_reduce = true;
@@ -185,7 +189,8 @@ class UserLoop::Face final : public Learner {
       own_->reduced = {.again = std::exchange(is_stale_, false)};
       give_back();
       waits_for_sum_ = own_->hand_over_for_sum([&](const GradientPart& part) { parts.take(part); });
-      // A loop that has left contributes zeros, except in parts that others may already have.
+      // If the loop has left, its gradient is zero, except for parts that other peers may already
+      // have.
       if (!waits_for_sum_) {
         std::ranges::fill(out.first(parts.ready_from()), 0.0F);
         return {};
@@ -201,8 +206,7 @@ class UserLoop::Face final : public Learner {
 
   void update(std::span<const float> mean, std::size_t samples) override {
     if (has_ended()) return;
-    // An exception ends only this peer. A failed check would end the program that the peer is a
-    // guest in.
+    // An exception ends only this peer, whereas a failed check would end the user's whole program.
     if (!waits_for_sum_ || is_stale_) {
       throw std::logic_error("there is a sum, but the user's loop has given no gradient for it");
     }
@@ -219,7 +223,7 @@ class UserLoop::Face final : public Learner {
   }
 
   void read_from(std::uint64_t position) override {
-    // A gradient of samples that now belong to another peer is useless.
+    // If the gradient's samples now belong to another peer, the gradient is useless.
     if (waits_for_sum_ && own_->leased_from != position) is_stale_ = true;
     own_->leased_from = position;
     own_->made_of_lease = 0;
@@ -275,11 +279,11 @@ class UserLoop::Face final : public Learner {
   /// The name of the user's state in a checkpoint.
   static constexpr std::string_view state_name = "user_state";
 
-  /// Makes sure that the vector is the user's model.
+  /// Copies the user's model to `parameters`, unless that copy is current.
   void fetch() const {
     if (own_->model.read && !std::exchange(is_fetched_, true)) own_->model.read(own_->parameters);
   }
-  /// Gives the user the model if it has changed. From then on the user changes it.
+  /// Writes the model to the user's memory if the worker has changed it.
   void give_back() {
     if (own_->model.write && std::exchange(is_changed_, false)) {
       own_->model.write(own_->parameters);
@@ -301,8 +305,9 @@ class UserLoop::Face final : public Learner {
   std::uint64_t step_ = 0;
   mutable bool is_fetched_ = false;
   bool is_changed_ = false;
-  bool waits_for_sum_ = false;  ///< The loop waits in reduce() for the sum with its gradient.
-  bool is_stale_ = false;       ///< The model of that gradient was replaced.
+  bool waits_for_sum_ = false;  ///< True while the loop waits in reduce() for the sum.
+  /// True if the model has been replaced since the waiting loop computed its gradient.
+  bool is_stale_ = false;
 };
 
 UserLoop::UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples)
@@ -370,7 +375,7 @@ void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
   if (std::exchange(meeting_->has_reduced, true)) {
     throw std::logic_error("a step has one gradient: call step_over() before the next reduce()");
   }
-  // Without a sum or a rule that changes gradients, there is nothing to wait for.
+  // Without a sum, and without a rule that changes gradients, there is nothing to wait for.
   if (!needs_gradient()) return;
   meeting_->gradient = std::move(gradient);
   meeting_->reduced_score = score;
@@ -379,7 +384,7 @@ void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
 
 void UserLoop::give_parts(std::vector<GradientPart> parts) {
   if (has_reduced()) throw std::logic_error("the step's gradient has been reduced");
-  // Without a sum, or with a rule that needs the whole gradient, reduce() does everything.
+  // If there is no sum, or if a rule needs the whole gradient, reduce() handles all parts.
   meeting_->tell([&] {
     if (!meeting_->sums_parts) return;
     for (GradientPart& part : parts) meeting_->parts.push_back(std::move(part));

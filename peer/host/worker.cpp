@@ -1,4 +1,4 @@
-// The worker's loop.
+// Queues jobs, and runs them on the worker's thread or on the thread that posts them.
 #include "peer/host/worker.hpp"
 
 #include <algorithm>
@@ -20,14 +20,15 @@ bool is_gradient(const Job::Task& task) {
   return std::holds_alternative<task::ComputeGradient>(task);
 }
 
-/// True if a job takes an array, has no long mean to write before, and writes no checkpoint.
+/// True if a job takes an array, saves no checkpoint, and does not first write a mean longer than
+/// `short_array`.
 bool is_short(const Job& job) {
   const auto* update = first_of<task::ApplyUpdate>(job.tasks);
   return std::ranges::any_of(job.tasks, is_gradient) && !job.saves() &&
          (update == nullptr || update->plan.elements <= short_array);
 }
 
-/// A job done in two parts, as if it had been done in one.
+/// Joins the results of a job that was run in two parts.
 JobDone joined(JobDone first, JobDone rest) {
   rest.job.tasks.insert(rest.job.tasks.begin(), std::move_iterator(first.job.tasks.begin()),
                         std::move_iterator(first.job.tasks.end()));
@@ -76,13 +77,14 @@ void Worker::queue(Work work) {
   wake_.notify_one();
 }
 
-/// True if the worker's thread has no job, and so leaves the replica to the thread that posts.
+/// True if the worker's thread has no job, so that the posting thread may use the replica.
 bool Worker::is_idle() {
   const std::lock_guard lock(mutex_);
   return jobs_.empty() && !is_running_ && !has_failed_;
 }
 
-/// Does the tasks that need no array at once: a mean ends a call, and the program waits for that.
+/// Runs at once the tasks that precede the array, because one of them may write a mean that the
+/// program awaits. The other tasks wait for the array.
 void Worker::begin_here(Job job) {
   Work work{.job = std::move(job), .began = Clock::now(), .first = {}};
   std::vector<Job::Task>& tasks = work.job.tasks;
@@ -124,7 +126,7 @@ void Worker::carry_out(Work work) {
   }
 }
 
-/// Lets no other job begin, and says why. Called on the thread that runs the job.
+/// Prevents any further job, and reports the reason. Called on the thread that runs the job.
 void Worker::fail(const std::exception& error) {
   {
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// Runs the jobs of a replica, mostly on a thread of its own, so that the host's loop never waits.
+// Runs a replica's jobs, mostly on a separate thread, so that the host's loop never waits.
 #pragma once
 
 #include <chrono>
@@ -17,55 +17,57 @@
 
 namespace gv {
 
-/// Calls `work` with 0 to count - 1. Call 0 runs on the caller's thread, every other on a thread of
-/// its own. Returns when all have finished.
+/// Calls `work` with each number from 0 to count - 1. Call 0 runs on the caller's thread, and each
+/// other call on its own thread. Returns when all calls have finished.
 void run_in_threads(std::size_t count, const std::function<void(std::size_t)>& work);
 
-/// The longest array, in floats, that the thread of a loop copies itself. It takes that thread less
-/// time than another one needs to wake up, which is about 10 us.
+/// The length, in floats, of the longest array that the posting thread copies itself. Copying it
+/// takes less time than waking another thread, which takes about 10 us.
 inline constexpr std::size_t short_array = std::size_t{1} << 14;
 
-/// Runs jobs one after the other: on its own thread, or, if set_arrays() was called, those with
-/// short arrays on the thread that posts. After each it prefetches the next batches.
+/// Runs jobs one after the other on its own thread. After set_arrays(), runs jobs with short arrays
+/// on the posting thread instead. After each job, prefetches the next batches.
 class Worker {
  public:
-  /// Called on the thread that runs a job, when the job is done.
+  /// Called when a job is done, on the thread that ran it.
   using Done = std::function<void(JobDone)>;
-  /// Writes a checkpoint of the replica; returns the reason of a failure, or an empty string.
-  /// Called on the worker's thread: exchanges continue from the last snapshot, however slow the
-  /// disk is.
+  /// Writes a checkpoint of the replica. Returns the reason for a failure, or an empty string.
+  /// Called on the worker's thread. Meanwhile exchanges continue from the last snapshot, even if
+  /// the disk is slow.
   using Save = std::function<std::string(const Replica&, const task::Save&)>;
-  /// Called on the thread that runs a job, when it has failed with an exception; `why` is its text.
-  /// No other job begins after that.
+  /// Called when a job has failed with an exception, on the thread that ran the job. `why` is the
+  /// exception's text. No other job begins afterwards.
   using Failed = std::function<void(std::string why)>;
 
   Worker(std::unique_ptr<Replica> replica, Save save, Done done, Failed failed);
 
-  /// Waits until all posted jobs are done, or until one fails. Drops one that waits for an array.
+  /// Waits until all posted jobs are done, or until one fails. Drops a job that is still waiting
+  /// for an array.
   ~Worker();
 
   /// Call before the first job if the replica averages these arrays. Jobs with short arrays then
-  /// run on the thread that calls post() and look(): handing them to another one would take longer
-  /// than they do. `later` is called on any thread when look() should be called.
+  /// run on the thread that calls post() and look(), because handing such a job to another thread
+  /// would take longer than running it. `later` may be called on any thread, and look() must be
+  /// called soon afterwards.
   void set_arrays(ArraySource& arrays, std::function<void()> later);
 
-  /// Queues a job. All jobs are posted by one thread; after set_arrays(), each when the one before
-  /// is done.
+  /// Queues a job. One thread must post all jobs. After set_arrays(), a job may be posted only when
+  /// the previous one is done.
   void post(Job job);
-  /// Goes on with the job that waits for an array, if one does and the array is given. Call it on
-  /// the thread that posts.
+  /// If a job waits for an array that has now been given, continues that job. Call this on the
+  /// posting thread.
   void look();
-  /// True if a job waits for an array. The loop should poll then: a program may give its next array
-  /// as soon as it has a mean.
+  /// True if a job waits for an array. The loop should then poll, because a program may give its
+  /// next array as soon as it has a mean.
   bool awaits_array() const { return waiting_.has_value(); }
 
  private:
-  /// A job, or the rest of one.
+  /// A job, or the part of one that is left.
   struct Work {
     Job job;
-    /// When it began, if it began before it waited for an array.
+    /// When the job began; set only if tasks ran before the job waited for an array.
     std::optional<std::chrono::steady_clock::time_point> began;
-    std::optional<JobDone> first;  ///< Of the tasks that are done already.
+    std::optional<JobDone> first;  ///< The result of the tasks that are already done.
   };
 
   void run(std::stop_token stop);
@@ -82,12 +84,12 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::deque<Work> jobs_;
-  bool is_running_ = false;  ///< The thread runs a job.
-  bool has_failed_ = false;  ///< No further job runs.
-  // Only the thread that posts uses these.
-  ArraySource* arrays_ = nullptr;  ///< Null: all jobs run on the worker's thread.
+  bool is_running_ = false;  ///< True while the worker's thread runs a job.
+  bool has_failed_ = false;  ///< True once a job has failed. No further job then runs.
+  // Only the posting thread uses these fields.
+  ArraySource* arrays_ = nullptr;  ///< If null, all jobs run on the worker's thread.
   std::function<void()> later_;
-  std::optional<Work> waiting_;  ///< Waits for an array.
+  std::optional<Work> waiting_;  ///< The job that waits for an array.
   std::jthread thread_;          ///< Last member: stops before the others are destroyed.
 };
 

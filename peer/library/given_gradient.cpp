@@ -1,4 +1,4 @@
-// Checks tensors against those of the model.
+// Checks gradients against the tensors of the model.
 #include "peer/library/given_gradient.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The functions of grapevine.h: checks what the program gives, and turns exceptions into results.
+// Implements grapevine.h: checks the program's arguments, and turns exceptions into results.
 #include "peer/library/grapevine.h"
 
 #include <fmt/format.h>
@@ -36,9 +36,9 @@ struct gv_peer {
 namespace gv {
 namespace {
 
-/// Longer waits are divided into waits of this length.
+/// Waits longer than this are split into several waits.
 constexpr Duration longest_wait = std::chrono::hours(1);
-/// A peer that has begun listens to commands after less than this.
+/// The longest time from a peer's start until it listens for commands.
 constexpr Duration longest_wait_for_listening = std::chrono::seconds(10);
 constexpr std::size_t tensors_max = 1 << 20;
 
@@ -94,7 +94,7 @@ UserTensor tensor_of(const gv_tensor& given, const char* unnamed = "") {
 
 enum class Part { model, state, all };
 
-/// The given tensors that belong to a part.
+/// Returns those of the given tensors that belong to `part`.
 UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   if (count > 0 && given == nullptr) throw std::invalid_argument("no tensors are given");
   if (count > tensors_max) throw std::invalid_argument("there are more than a million tensors");
@@ -121,7 +121,7 @@ UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   return tensors;
 }
 
-/// True if a tensor has the role. tensors_of() has checked them.
+/// True if one of the tensors has the role. tensors_of() has checked the tensors.
 bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
   const auto* at = reinterpret_cast<const std::byte*>(given);
   for (std::size_t i = 0; i < count; ++i, at += given->size) {
@@ -130,7 +130,7 @@ bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
   return false;
 }
 
-/// A handle without a peer.
+/// Makes a handle for a peer that has not begun yet.
 std::unique_ptr<gv_peer> handle_of(const gv_options& given) {
   auto made = std::make_unique<gv_peer>();
   made->process = ::getpid();
@@ -143,7 +143,7 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, bo
   Problems problems = checkpoint_problems(model);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   HostOptions options = options_of(given, problems);
-  // A loop takes batches of its own size.
+  // A loop decides the size of its batches itself.
   options.config.allreduce.shares_by_speed = false;
   options.has_buffers = has_buffers;
   if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
@@ -174,7 +174,7 @@ void check_handle(const gv_peer* peer) {
   }
 }
 
-/// The handle's peer with a model. Throws if there is none.
+/// Returns the handle's peer with a model. Throws if there is none.
 JoinedPeer& used(gv_peer* peer) {
   check_handle(peer);
   if (!peer->joined) {
@@ -183,7 +183,8 @@ JoinedPeer& used(gv_peer* peer) {
   return *peer->joined;
 }
 
-/// The handle's peer without a model, for a call that begins or ends one with an array.
+/// Returns the handle's peer without a model, for a new call with an array. Throws if there is
+/// none.
 JoinedMeans& used_for_means(gv_peer* peer) {
   check_handle(peer);
   if (!peer->means) {
@@ -196,7 +197,7 @@ JoinedMeans& used_for_means(gv_peer* peer) {
   return *peer->means;
 }
 
-/// The same for a call that begins something.
+/// Like used(), but also throws if the peer has left or another call is pending.
 JoinedPeer& free_of_calls(gv_peer* peer) {
   JoinedPeer& joined = used(peer);
   if (joined.has_left()) throw std::logic_error("this peer has left: join again with another");
@@ -206,7 +207,8 @@ JoinedPeer& free_of_calls(gv_peer* peer) {
   return joined;
 }
 
-/// Calls `wait` for parts of the handle's patience, until it returns true or the patience is over.
+/// Calls `wait` repeatedly, each time with a part of `patience`, until it returns true or the
+/// patience is used up. Returns true if `wait` did.
 template <class Wait>
 bool is_within(Duration patience, Wait wait) {
   while (patience > Duration{}) {
@@ -217,7 +219,7 @@ bool is_within(Duration patience, Wait wait) {
   return wait(Duration{});
 }
 
-/// The result of a host that has ended.
+/// Converts the host's exit code to the result of a call, once the host has ended.
 gv_result ended(const GuestHost& host) {
   switch (host.exit_code()) {
     case 0:
@@ -236,8 +238,8 @@ gv_result fail_to_copy() {
                    "gv_options: `copy` has failed: see why it did, and join again with resume");
 }
 
-/// Waits until the host of a peer that has ended its training has ended too, which is just after
-/// its loop's side, and returns why.
+/// Waits until the host has ended, which happens shortly after its training loop has ended. Returns
+/// the reason for the end, or GV_PENDING if the wait was too short.
 gv_result wait_for_end(const gv_peer& peer) {
   GuestHost& host = peer.host();
   const bool has_ended =
@@ -248,12 +250,13 @@ gv_result wait_for_end(const gv_peer& peer) {
   return result == GV_OVER && has_failed ? fail_to_copy() : result;
 }
 
-/// Throws if nothing can be written to it. Every call checks this before it does anything.
+/// Throws if `info` is not null and its size is unset. Every call checks this first.
 void check_info(const gv_info* info) {
   if (info != nullptr) known(info, "gv_info");
 }
 
-/// Writes what a loop should know, if it asks. `part`: samples of an epoch.
+/// Fills in `info` for a training loop, unless `info` is null. `part` is the number of our samples
+/// in an epoch.
 void tell_of_loop(JoinedPeer& joined, std::uint64_t part, gv_info* info) {
   if (info == nullptr) return;
   const auto& rule = joined.index_rule();
@@ -303,7 +306,7 @@ void tell_of_mean(const JoinedMeans& means, gv_info* info) {
   std::memcpy(info, &found, std::min(info->size, sizeof found));
 }
 
-/// Waits for the end of a call with an array; call 0 is joining.
+/// Waits for the end of the call with this number. Call 0 stands for joining.
 gv_result wait_for_mean(gv_peer& peer, std::uint64_t call, Duration patience, gv_info* info) {
   JoinedMeans& means = *peer.means;
   MeanCalls::Waited waited = MeanCalls::Waited::is_late;
@@ -321,7 +324,7 @@ gv_result wait_for_mean(gv_peer& peer, std::uint64_t call, Duration patience, gv
                                means.common_calls()));
 }
 
-/// Waits for the function that is pending, if one is.
+/// Waits for the pending call, if there is one.
 gv_result wait_for_pending_mean(gv_peer& peer, gv_info* info) {
   JoinedMeans& means = *peer.means;
   if (means.has_left()) {
@@ -335,7 +338,7 @@ gv_result wait_for_pending_mean(gv_peer& peer, gv_info* info) {
   return wait_for_mean(peer, *means.pending(), peer.patience, info);
 }
 
-/// The array of a call. Throws if it is unsuitable.
+/// Returns the array that the program gave to a call. Throws if the array is unsuitable.
 UserTensors array_of(const gv_tensor* given) {
   const gv_tensor array = known(given, "gv_tensor");
   if (array.type == GV_I64) throw std::invalid_argument("integers have no mean: give floats");
@@ -344,7 +347,7 @@ UserTensors array_of(const gv_tensor* given) {
   return tensors;
 }
 
-/// The command for the peer's socket. Throws if the terms are invalid.
+/// Returns the command that asks a peer for a ticket. Throws if the terms are invalid.
 std::string invite_command(std::uint64_t uses, double valid_s, bool may_invite) {
   TicketTerms terms{.uses = static_cast<std::uint32_t>(uses), .may_invite = may_invite};
   if (uses == 0 || uses > ticket_uses_max) {
@@ -360,7 +363,7 @@ std::string invite_command(std::uint64_t uses, double valid_s, bool may_invite) 
   return swarm_command_text({.invite = terms});
 }
 
-/// Writes the ticket in the peer's reply, or says why there is none.
+/// Copies the ticket in the peer's reply to `to`. If there is none, fails with the reason.
 gv_result ticket_in(const std::string& reply, std::span<char> to) {
   const InviteAnswer answer = read_invite_answer(reply);
   if (answer.ticket.empty() || answer.ticket.size() >= to.size()) {
@@ -544,7 +547,7 @@ gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_i
       throw std::invalid_argument("gv_invite: give `text` room for GV_TICKET_BYTES");
     }
     const std::string command = invite_command(uses, valid_s, may_invite != 0);
-    // A peer that has just begun does not listen to commands yet.
+    // A peer that has just begun does not listen for commands yet.
     constexpr auto pause = std::chrono::milliseconds(10);
     const Duration most = std::min(peer->patience, longest_wait_for_listening);
     for (Duration waited{}; waited <= most; waited += pause) {
@@ -587,7 +590,7 @@ gv_result gv_leave(gv_peer* peer) {
 
 void gv_free(gv_peer* peer) {
   if (peer == nullptr) return;
-  // A copy of the process (fork) does not have the peer's threads, so there is nothing to wait for.
+  // A forked copy of the process does not have the peer's threads, so it has nothing to wait for.
   if (peer->process != ::getpid()) return;
   delete peer;
 }

@@ -1,4 +1,4 @@
-// The thread of the host, and its last lines of output.
+// Runs the host's thread, and keeps its last lines of output.
 #include "peer/library/guest_host.hpp"
 
 #include <utility>
@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// Number of the latest lines of a run that are kept.
+/// Number of the newest output lines that are kept.
 constexpr std::size_t lines_kept = 8;
 
 }  // namespace

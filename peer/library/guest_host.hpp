@@ -1,4 +1,4 @@
-// A host inside another program, on a thread of its own.
+// Runs a host inside another program, on its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -14,20 +14,20 @@
 
 namespace gv {
 
-/// Runs a peer with the program's learner, and keeps its messages for people.
+/// Runs a peer with the program's learner, and keeps the messages that the host prints for people.
 class GuestHost {
  public:
   GuestHost(HostOptions options, std::unique_ptr<Learner> learner);
   GuestHost(const GuestHost&) = delete;
   GuestHost& operator=(const GuestHost&) = delete;
-  /// Waits until the host has ended. The learner's other side must have left before.
+  /// Waits until the host has ended. The program's side of the learner must already have left.
   ~GuestHost();
 
-  /// True once the host has ended. Waits at most `patience` for that.
+  /// Waits at most `patience` for the end of the host. Returns true once the host has ended.
   bool has_ended(Duration patience);
   /// The host's exit code, once it has ended.
   int exit_code() const;
-  /// The host's messages for people, the newest last.
+  /// The host's newest messages for people, oldest first.
   std::string said() const;
   const std::filesystem::path& folder() const { return folder_; }
 

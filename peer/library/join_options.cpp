@@ -1,4 +1,4 @@
-// Reads gv_options: keys and lists, a cohort, a ticket, or a swarm that begins.
+// Reads gv_options: keys and peer lists, a cohort, a ticket, or a new swarm.
 #include "peer/library/join_options.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +19,8 @@
 namespace gv {
 namespace {
 
-/// A peer with a certificate gets its keys, its list and its shard by the certificate.
+/// Throws if options contradict a ticket or `create`, which determine the peer's keys, peer list
+/// and shard.
 void check_certified(const gv_options& given) {
   const bool has_ticket = given.ticket != nullptr;
   if (!has_ticket && given.create == 0) return;
@@ -85,7 +86,7 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
   return arguments;
 }
 
-/// The options of a peer with a certificate: one that begins a swarm, or joins it by a ticket.
+/// Makes the options of a peer with a certificate, which begins a swarm or joins one with a ticket.
 /// Throws InviterIsLate.
 Problems certified_options(const gv_options& given, const PeerArguments& arguments,
                            const ReadConfig& read, HostOptions& options) {

@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// The struct as the program's header declares it, with zeros for fields that the program does not
-/// know yet. Throws if its size is unset.
+/// Returns a copy of the struct as the library declares it, with zeros for fields that the
+/// program's older header does not have. Throws if the struct's size is unset.
 template <class Struct>
 Struct known(const Struct* given, const char* name) {
   if (given == nullptr || given->size < sizeof given->size) {
@@ -31,20 +31,20 @@ inline std::string text_or(const char* text, std::string otherwise) {
   return text != nullptr ? text : std::move(otherwise);
 }
 
-/// The peer that has made the ticket has not answered within the program's patience. The text is a
-/// sentence for the user: which peer does not answer, and when the ticket expires.
+/// Thrown if the peer that made the ticket has not answered within the program's patience. The text
+/// is a sentence for the user that names this peer and says when the ticket expires.
 class InviterIsLate : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The options of the host, and their problems. With a ticket it asks the inviting peer, which may
-/// take ten seconds for each of its addresses. While none answers, it asks again as long as
-/// `patience_s` and the ticket allow, and then throws InviterIsLate. Throws std::invalid_argument
-/// if fields exclude each other.
+/// Makes the host's options, and reports their problems. With a ticket, asks the inviting peer for
+/// admission, which may take ten seconds for each of that peer's addresses. While no address
+/// answers, asks again as long as `patience_s` and the ticket allow, and then throws InviterIsLate.
+/// Throws std::invalid_argument if fields exclude each other.
 HostOptions options_of(const gv_options& given, Problems& problems);
 
-/// Problems as text, a line for each.
+/// Returns the problems as text, one per line.
 std::string joined_text(const Problems& problems);
 
 }  // namespace gv

@@ -14,12 +14,12 @@
 namespace gv {
 namespace {
 
-/// The longest array. The names of its pieces hold the array's length.
+/// The length of the longest array, in floats. The name of each piece has 32 bits for this length.
 constexpr std::uint64_t array_max = std::numeric_limits<std::uint32_t>::max();
-/// Weights other than 0 are between these, so that their sums are exact enough.
+/// The bounds of all weights except 0, chosen so that sums of weights are exact enough.
 constexpr double weight_min = 1e-9;
 constexpr double weight_max = 1e9;
-/// No program comes near this number of calls.
+/// A limit on the number of calls, far above what any program makes.
 constexpr std::uint64_t calls_max = 1'000'000'000'000;
 
 }  // namespace
@@ -55,7 +55,7 @@ std::uint64_t JoinedMeans::begin(UserTensors array, double weight) {
                                             weight_min, weight_max, weight));
   }
   const double largest = array.largest_magnitude();
-  // NaN is not less than anything, so it is refused here too.
+  // A comparison with NaN is false, so the negated test also refuses NaN.
   if (!(largest * std::max(weight, 1.0) < largest_in_array)) {
     throw std::invalid_argument(
         fmt::format("the array's largest value is {:g}: values must be finite, and times the "

@@ -1,4 +1,4 @@
-// A peer without a model inside another program: its host, and the program's calls for means.
+// Runs a peer without a model inside another program: its host, and the calls that average arrays.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,31 @@
 
 namespace gv {
 
-/// The settings of a run without a model and without an end, whatever the config says about these.
+/// Changes the config so that the run has no model and no end, whatever the config says.
 Config without_model(Config config);
 
-/// The program's thread calls all functions. An array belongs to the program except while a call
-/// with it is open.
+/// A peer without a model. The program's thread calls all functions. An array belongs to the
+/// program except while a call with that array is open.
 class JoinedMeans {
  public:
-  /// The config in the options must be one returned by without_model().
+  /// The config in `options` must come from without_model().
   explicit JoinedMeans(HostOptions options);
   JoinedMeans(const JoinedMeans&) = delete;
   JoinedMeans& operator=(const JoinedMeans&) = delete;
   /// Leaves, and waits until the host has ended.
   ~JoinedMeans();
 
-  /// Opens a call and returns its number. If the array or its weight is unsuitable, throws
+  /// Opens a call and returns its number. If the array or the weight is unsuitable, throws
   /// std::invalid_argument and opens no call.
   std::uint64_t begin(UserTensors array, double weight);
   bool is_open(std::uint64_t call) const { return open_.contains(call); }
-  /// Waits for the end of an open call, or with 0 for the end of joining. Closes the call unless
-  /// the wait was too short.
+  /// Waits for the end of an open call. Call 0 stands for joining. Closes the call if it ends
+  /// within `patience`.
   MeanCalls::Waited wait(std::uint64_t call, Duration patience);
-  /// The result of the call that was closed last.
+  /// The result of the most recently closed call.
   const Mean& mean() const { return mean_; }
 
-  /// The call that a pending function of the program waits for; empty if none is pending.
+  /// The number of the call that the program waits for; empty if it waits for none.
   std::optional<std::uint64_t> pending() const { return pending_; }
   void set_pending(std::optional<std::uint64_t> call) { pending_ = call; }
 
@@ -51,7 +51,7 @@ class JoinedMeans {
   std::optional<std::uint64_t> pending_ = 0;
   Mean mean_;
   bool has_left_ = false;
-  GuestHost host_;  ///< Last member: it uses the others until it has ended.
+  GuestHost host_;  ///< Last field: the host uses the others until it has ended.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Passes calls of the program to its loop.
+// Passes the program's calls to its loop.
 #include "peer/library/joined_peer.hpp"
 
 #include <span>
@@ -70,7 +70,8 @@ void JoinedPeer::copy_out(TensorCopies::Part part) {
   throw std::runtime_error("the program could not copy its tensors for the peer");
 }
 
-/// Throws nothing, because the last model is copied while the peer ends.
+/// Copies a part from host memory to the program's tensors. Throws nothing, because this also runs
+/// while the peer ends.
 void JoinedPeer::copy_in(TensorCopies::Part part) {
   if (copies_.in && !copies_.in(part)) has_failed_to_copy_ = true;
 }
@@ -95,7 +96,7 @@ std::uint64_t JoinedPeer::position() const {
   return loop_.leased_position(batch_).value_or(loop_.position());
 }
 
-/// A step or another gradient would leave the gradient that is given in parts unfinished.
+/// Throws if a gradient has been given only in part. No step and no other gradient may begin then.
 void JoinedPeer::check_no_parts() const {
   if (given_.is_empty()) return;
   throw std::logic_error(

@@ -1,4 +1,4 @@
-// A peer inside another program: its host, and the loop that trains.
+// A peer inside another program: its host, and the program's training loop.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@
 
 namespace gv {
 
-/// One peer and its host. The program's thread calls all functions, and owns the tensors except
-/// while a call is pending.
+/// One peer and its host. The program's thread calls all functions. The program owns the tensors
+/// except while a call is pending.
 class JoinedPeer {
  public:
-  /// `model` is shared between peers; `state` is the rest of a checkpoint.
+  /// The swarm shares `model`. `state` is what a checkpoint holds besides the model.
   JoinedPeer(HostOptions options, UserTensors model, UserTensors state, TensorCopies copies,
              std::size_t samples);
   JoinedPeer(const JoinedPeer&) = delete;
@@ -29,41 +29,41 @@ class JoinedPeer {
   /// Leaves, and waits until the host has ended.
   ~JoinedPeer();
 
-  /// The call that the program waits for.
+  /// The kind of the call that the program waits for.
   enum class Call { none, begin, step, reduce };
   Call pending() const { return pending_; }
-  /// True once a wait has found that training is over.
+  /// True once wait() has found that training is over.
   bool is_over() const { return is_over_; }
   bool has_left() const { return has_left_; }
-  /// True once one of the TensorCopies has failed. The program's model then differs from the
-  /// peer's.
+  /// True once a copy by TensorCopies has failed. The program's model then differs from the peer's.
   bool has_failed_to_copy() const { return has_failed_to_copy_; }
 
-  /// Begin these calls, which wait() continues. Each throws std::logic_error if UserLoop's function
-  /// does, or while a gradient in parts is incomplete.
+  /// Each of these functions begins a call, which wait() continues. Each throws std::logic_error if
+  /// the UserLoop function of the same name would, or while a gradient in parts is incomplete.
   void step(const Score& score);
   void reduce(UserTensors gradient, const Score& score);
-  /// Hands over tensors of a gradient in parts, and does not wait. Throws as GivenGradient does.
+  /// Hands over some tensors of a gradient that is given in parts. Does not wait. Throws like
+  /// GivenGradient::add().
   void reduce_begin(const UserTensors& part);
-  /// Begins the call that ends a gradient in parts.
+  /// Begins the call that ends a gradient given in parts.
   void reduce_end(const Score& score);
-  /// Waits for the pending call, for `patience` at most.
+  /// Waits for the end of the pending call, at most for `patience`.
   UserLoop::Waited wait(Duration patience);
   const Reduced& reduced() const { return reduced_; }
 
-  /// Begins to leave; the host's end follows.
+  /// Begins to leave. The host ends soon afterwards.
   void leave();
 
-  /// Writes the indices of the peer's samples from a position on, in a data set of `samples`.
-  /// Throws std::invalid_argument if the run's settings do not determine them. Returns the number
-  /// of the peer's samples in an epoch.
+  /// Writes the indices of the peer's samples to `indices`, starting at `position`. The data set
+  /// has `samples` samples. Returns the number of this peer's samples in an epoch. Throws
+  /// std::invalid_argument if the run's settings do not determine the indices.
   std::uint64_t find_indices(std::uint64_t samples, std::uint64_t position,
                              std::span<std::uint64_t> indices);
   std::uint64_t batch() const { return batch_; }
-  /// The position of the next step's samples: with leased data dealt by the swarm, otherwise set by
-  /// the loop.
+  /// The position of the next step's samples. With leased data the swarm determines the position;
+  /// otherwise the loop sets it.
   std::uint64_t position() const;
-  /// The rule by which samples are dealt to peers.
+  /// The rule that assigns samples to peers.
   const std::optional<IndexRule>& index_rule() const { return index_rule_; }
 
   const UserTensors& model() const { return model_; }
@@ -82,18 +82,20 @@ class JoinedPeer {
   TensorCopies copies_;
   std::atomic<bool> has_failed_to_copy_ = false;
   UserTensors gradient_;
-  GivenGradient given_;  ///< Parts of the next gradient.
+  GivenGradient given_;  ///< The parts of the next gradient that were given so far.
   UserLoop loop_;
   Call pending_ = Call::begin;
   bool is_over_ = false;
   bool has_left_ = false;
   Reduced reduced_;
   std::uint64_t steps_ = 0;
-  std::optional<IndexRule> index_rule_;  ///< Empty if it depends on the content of samples.
+  /// The rule that assigns samples to peers; empty if it depends on the content of the samples.
+  std::optional<IndexRule> index_rule_;
   std::uint64_t batch_;
   std::optional<IndexOrder> order_;
-  bool has_asked_ = false;  ///< True if the program has asked for indices of the step under way.
-  GuestHost host_;          ///< Last member: it uses the others until it has ended.
+  /// True if the program has asked for the indices of the present step's samples.
+  bool has_asked_ = false;
+  GuestHost host_;  ///< Last field: the host uses the others until it has ended.
 };
 
 }  // namespace gv

@@ -44,7 +44,7 @@ ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides) {
   if (settings.empty()) return read_config(path, overrides);
   if (!path.empty()) {
-    // Problems that the file has by itself are reported with its lines.
+    // If the file itself has problems, report them with its own line numbers, before merging.
     ParsedConfig parsed = parse_config_file(path, overrides);
     if (!parsed.problems.empty()) return parsed;
   }

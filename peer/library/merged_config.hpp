@@ -1,4 +1,4 @@
-// A config file with some settings replaced.
+// Reads a config file with some settings replaced.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace gv {
 
-/// Reads the config file after replacing its settings by those of the TOML text `settings`. Without
-/// a file all other settings have their defaults; without settings either, it is the built-in
+/// Reads the config file, and replaces its settings by those in the TOML text `settings`. If `path`
+/// is empty, all other settings have their defaults; if both are empty, the result is the built-in
 /// config.
 ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides);
 
-/// The text that merged_config() reads. Throws std::runtime_error if the file or the settings are
-/// not TOML, which merged_config() reports as a problem.
+/// Returns the merged text that merged_config() parses. Throws std::runtime_error if the file or
+/// `settings` is not TOML; merged_config() instead reports this as a problem.
 std::string merged_text(const std::string& path, std::string_view settings);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Calls the program's function.
+// Calls the program's copy function.
 #include "peer/library/tensor_copies.hpp"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tensors of a program that the library cannot read in place, such as those on a GPU.
+// Copies a program's tensors that the library cannot read in place, such as those on a GPU.
 #pragma once
 
 #include <functional>
@@ -7,16 +7,16 @@
 
 namespace gv {
 
-/// Copies such tensors to the host memory that the program has provided, or back.
+/// Copies tensors that the library cannot read, to and from host memory that the program provides.
 struct TensorCopies {
   enum class Part { model, state };
-  /// Called before a part is read, and after it was written. Returns false on failure. Empty: all
-  /// tensors are in host memory.
+  /// The library calls `out` before it reads a part, and `in` after it has written one. They return
+  /// false on failure. Both are empty if all tensors are in host memory.
   std::function<bool(Part part)> out;
   std::function<bool(Part part)> in;
 };
 
-/// Copies by the program's function, which may be null.
+/// Returns copies that call the program's function; empty if that function is null.
 TensorCopies copies_by(gv_copy copy, void* context);
 
 }  // namespace gv

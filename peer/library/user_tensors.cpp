@@ -1,4 +1,4 @@
-// Conversions between the types of tensors and floats.
+// Converts between floats and the types of tensors.
 #include "peer/library/user_tensors.hpp"
 
 #include <algorithm>
@@ -44,7 +44,8 @@ void read_integers(const std::byte* from, std::span<float> to) {
   }
 }
 
-/// Floats from another peer may have any value; each is cut to 16 bits.
+/// Writes integers from floats that hold 16 bits each. The floats may come from another peer and
+/// have any value, so each is limited to 16 bits.
 void write_integers(std::span<const float> from, std::byte* to) {
   for (std::size_t i = 0; i < from.size(); i += floats_of_integer) {
     std::uint64_t bits = 0;
@@ -57,7 +58,7 @@ void write_integers(std::span<const float> from, std::byte* to) {
   }
 }
 
-/// Converted values are checked in pieces that stay in a processor's cache.
+/// The number of values that are converted and checked at a time; they fit in a processor's cache.
 constexpr std::size_t piece_elements = 4096;
 
 std::size_t bytes_of(TensorType type) {
@@ -125,7 +126,7 @@ float UserTensors::largest_magnitude() const {
       const std::span<float> part(values.data(), count);
       read_part(tensor, begin, part);
       const float here = gv::largest_magnitude(part);
-      // NaN is not larger than anything, but must be found too.
+      // A comparison with NaN is false, so the negated test also finds NaN.
       if (!(here <= largest)) largest = here;
       if (std::isnan(largest)) return largest;
     }

@@ -15,7 +15,7 @@ namespace gv {
 
 enum class TensorType : std::uint32_t { f32, f16, bf16, f64, i64 };
 
-/// A dense tensor in row-major order, in memory that is not ours.
+/// A dense tensor in row-major order, in the program's memory.
 struct UserTensor {
   std::string name;
   std::byte* data = nullptr;
@@ -23,12 +23,13 @@ struct UserTensor {
   std::size_t elements = 0;
   TensorType type = TensorType::f32;
 
-  /// Number of floats that hold its values exactly, except for an f64, which is rounded. An integer
-  /// takes four floats, each with 16 of its bits, so that all are finite.
+  /// The number of floats that hold the values. All types are held exactly, except that f64 values
+  /// are rounded. An integer takes four floats with 16 of its bits each, so that all four are
+  /// finite.
   std::size_t floats() const;
 };
 
-/// Several tensors, one after the other.
+/// A list of tensors whose values follow each other in one vector.
 class UserTensors {
  public:
   void add(UserTensor tensor);
@@ -41,7 +42,7 @@ class UserTensors {
 
   /// Copies the tensors to `to`, which has size() floats.
   void read(std::span<float> to) const;
-  /// The largest magnitude of a value, as read() returns it; infinite or NaN if a value is.
+  /// The largest magnitude of all values as read() returns them. Infinite or NaN if any value is.
   float largest_magnitude() const;
   /// Copies size() floats to the tensors.
   void write(std::span<const float> from) const;
@@ -52,7 +53,8 @@ class UserTensors {
   std::size_t size_ = 0;
 };
 
-/// Says that a model has more tensors than a checkpoint, or the model file of a run, can hold.
+/// Reports a problem if the model has more tensors than a checkpoint or a run's model file can
+/// hold.
 Problems checkpoint_problems(const UserTensors& model);
 
 }  // namespace gv

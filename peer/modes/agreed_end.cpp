@@ -1,4 +1,4 @@
-// Asks for ballots about the end, and keeps their decision.
+// Asks for ballots about the end of a run, and keeps their decision.
 #include "peer/modes/agreed_end.hpp"
 
 #include <chrono>
@@ -6,17 +6,19 @@
 namespace gv {
 namespace {
 
-/// The clocks of peers differ by less than this, so that the first ballot about the end succeeds.
+/// In a ballot, a peer also votes to end a run whose time will be over within this span. The peers'
+/// clocks differ by less, so the first ballot about the end succeeds.
 constexpr Duration ends_ahead = std::chrono::seconds(1);
-/// All peers have the verdicts of others within this time.
+/// A verdict reaches all peers within this time.
 constexpr Duration verdicts_take = std::chrono::milliseconds(250);
-/// Another ballot about the end is asked for only after this time.
+/// The shortest time between two requests for a ballot about the end.
 constexpr Duration end_asked_every = std::chrono::seconds(1);
-/// What sound peers see of the end differs by less than this.
+/// Honest peers disagree by less than this about the time at which the run ends.
 constexpr Duration tolerance = std::chrono::seconds(3);
-/// A peer that has just come knows the time from reports that are older than its own clock.
+/// The tolerance for a newcomer, which knows the run's time only from reports. Reports are older
+/// than a reading of its own clock would be.
 constexpr Duration tolerance_of_told = 2 * tolerance;
-/// Such reports are read at most this often, because reading takes a pass over all members.
+/// The reports are read at most this often, because each reading is a pass over all members.
 constexpr Duration told_every = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -26,7 +28,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   view_ = EndView::open;
   if (!work.is_on()) return;
   if (course.phase() == Phase::done) {
-    // Whether a target is reached may look different to others, so only time ends a run for good.
+    // Other peers may disagree about whether a target is reached, so only the run's time can end it
+    // for good.
     if (!done_at_) done_at_ = now;
     const bool is_over = at_ && work.is_time_over(now, tolerance) && now >= *done_at_ + tolerance;
     if (is_over) view_ = EndView::over;
@@ -41,8 +44,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
-  // A ballot may take longer than the time between two ballots. A decision that is there is used
-  // first.
+  // A ballot may take longer than the time between two requests. If there is a decision already, it
+  // must be used before another request.
   const bool may_ask = generations.is_in_one() && !at_;
   if (is_over && may_ask && now >= asked_at_ + end_asked_every) {
     asked_at_ = now;
@@ -50,8 +53,9 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   }
 }
 
-/// Fewer than a third of the peers that vote on a target cannot make the end look near. A peer that
-/// does not train yet has no verdicts, so it cannot tell whether the target is reached.
+/// Returns our view of the end. Votes of a third of the voters, or fewer, cannot make the end look
+/// near. A peer that does not train yet has no verdicts, so it does not know whether the target is
+/// reached.
 EndView AgreedEnd::seen(Time now, bool trains, const Membership& members, const SwarmWork& work) {
   const Judges& judges = work.judges();
   const bool knows = trains && work.knows_clock();
@@ -64,7 +68,7 @@ EndView AgreedEnd::seen(Time now, bool trains, const Membership& members, const 
   return cannot_tell || is_told_of_end(now, members, work) ? EndView::open : EndView::far;
 }
 
-/// True if the run's time is over, or nearly, by the reports of the others.
+/// True if, according to the other peers' reports, the run's time is over or nearly over.
 bool AgreedEnd::is_told_of_end(Time now, const Membership& members, const SwarmWork& work) {
   const Duration wall = work.options().wall;
   if (wall == Duration{}) return false;

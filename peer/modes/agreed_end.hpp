@@ -1,4 +1,4 @@
-// The end of a run before its budget is used up, agreed between peers in lockstep.
+// Lets peers in lockstep agree on the end of a run before its budget is used up.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,25 @@
 
 namespace gv {
 
-/// Ends a run at one version of all peers, once its time is over or its target is reached. A peer
-/// that sees this asks for a ballot. In its answer each peer says whether it sees the same, and the
-/// next generation says whether training ends with its first version. A peer takes no decision that
-/// contradicts its own clock, or the verdicts that it has heard, by more than three seconds. Each
-/// mode in which all peers work in lockstep owns one. Pure.
+/// Ends a run at the same version for all peers once its time is over or its target is reached. A
+/// peer that observes one of these asks for a ballot. In its answer, each peer says whether it
+/// observes the same. The next generation states whether training ends with that generation's first
+/// version. A peer rejects a decision that contradicts its own clock, or the verdicts it has heard,
+/// by more than three seconds. Each mode in which all peers work in lockstep owns one object of
+/// this class. Pure.
 class AgreedEnd {
  public:
-  /// Asks for a ballot once the time of the run is over or its target is reached. Called in every
-  /// tick. `panel`: see Judges.
+  /// Asks for a ballot once the time of the run is over or its target is reached. Call in every
+  /// tick. For `panel`, see Judges.
   void follow(Time now, const Course& course, const Membership& members, SwarmWork& work,
               Generations& generations, Effects& out, const std::vector<PeerId>* panel = nullptr);
-  /// What we see of the end, as of follow().
+  /// Our view of the end at the last call of follow().
   EndView view() const { return view_; }
-  /// Adopts what a ballot has decided. Without a common end, only hostile peers report one, and we
-  /// do not repeat it.
+  /// Adopts the decision of a ballot. Ignores it if the run has no common end, because then only
+  /// hostile peers report one.
   void enter(const Generation& generation, const SwarmWork& work, Agreement& agreement);
-  /// Call when our version has changed, because it says how much of the swarm's budget is used up.
-  /// All peers together take `together` samples in each step.
+  /// Call when our version has changed. Updates the used part of the swarm's budget and the step at
+  /// which the run ends. `together` is the number of samples that all peers take in one step.
   void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
                      const ModelVersion& version) const;
 
@@ -40,8 +41,9 @@ class AgreedEnd {
   std::optional<Time> done_at_;      ///< When we first saw that we were done.
   Time asked_at_{};
   EndView view_ = EndView::open;
-  std::optional<Time> told_at_;  ///< When we last read how long the others have trained.
-  bool is_told_ = false;         ///< True if the end was near by what we read then.
+  /// When we last read the others' reports about how long they have trained.
+  std::optional<Time> told_at_;
+  bool is_told_ = false;  ///< True if those reports showed that the end was near.
 };
 
 }  // namespace gv

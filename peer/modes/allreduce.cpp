@@ -1,4 +1,4 @@
-// Collectives of mode `allreduce`, and the jobs they need.
+// Runs the collectives of mode `allreduce`, and the jobs they need.
 #include "peer/modes/allreduce.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 namespace gv {
 namespace {
 
-/// The length of arrays that sums are planned for, because the real lengths are not known. At this
-/// length both latency and bandwidth count.
+/// The array length assumed for planning, because the real lengths are unknown. At this length both
+/// latency and bandwidth matter.
 constexpr std::size_t usual_array = 1 << 18;
 
 ReplicaPlanner::Options planner_options(const CourseOptions& course,
@@ -31,20 +31,19 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
           .names_senders = options.norm_cap > 0};
 }
 
-/// The first peer to have a sum must not end the generation before the others have the sum too, or
-/// they would have to download its model. They get the sum within a fraction of a collective's
-/// time.
+/// Bounds of the time between a sum and the end of its generation. If the generation ended before
+/// the others have the sum, they would have to download our model.
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
-/// The bytes of a sum, as a number of floats. Sparse sums vary in size; dense ones are the largest.
+/// Returns a sum's size in floats. A sparse sum counts as dense, because it can grow to that size.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   if (options.averages_arrays) return usual_array;
   const auto compressor = options.compressor(course.elements);
   return encoded_size(compressor->wire().codec, compressor->longest()) / sizeof(float);
 }
 
-/// "host" of "host:port".
+/// Returns "host" for "host:port".
 std::string_view host_of(std::string_view address) { return address.substr(0, address.rfind(':')); }
 
 }  // namespace
@@ -64,7 +63,7 @@ AllReduceMode::AllReduceMode(PeerId self, std::uint64_t session, const CourseOpt
       draws_(draws),
       states_(transfer_of(options.state_elements)) {}
 
-/// Transfers states of the size of the model and the optimiser's state.
+/// Makes an object that transfers states of `elements` floats.
 StateTransfer AllReduceMode::transfer_of(std::size_t elements) const {
   return {self_,
           {.layout_hash = course_.options().layout_hash,
@@ -78,8 +77,8 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   if (ends_together()) generations_.unite_at_end();
-  // Equal versions must mean equal bits. Before the first collective a peer has the seed's model or
-  // a user's. Later only this process knows the bits of its checkpoint.
+  // Equal versions must mean equal bits. Before the first collective, the first model determines a
+  // peer's bits. Later only this process knows the bits of its checkpoint.
   const std::uint64_t begun_with =
       step == 0 ? course_.options().first_model : hash_combine(step, session_);
   const ModelVersion own{
@@ -92,9 +91,9 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   follow_budget(now);
 }
 
-/// The version says how much of the swarm's budget is used up.
+/// Updates the used part of the swarm's budget from our version.
 void AllReduceMode::follow_budget(Time now) {
-  // A newcomer has summed nothing yet, but must expect the same steps as the others.
+  // A newcomer has summed nothing yet, but must expect the same number of steps as the others.
   const ModelVersion& version = generations_.agreement().version();
   const std::uint64_t growth = course_.options().work.growth.after(version.samples);
   const std::uint64_t together =
@@ -137,7 +136,7 @@ void AllReduceMode::leave(Time now, Effects& out) {
   leave_at_once(now, out);
 }
 
-/// A sum that is complete is still applied.
+/// Winds down. A sum that is already complete is still applied.
 void AllReduceMode::wind_down(Time now, Effects& out) {
   generations_.leave_for_good(now, Phase::done, out);
   abandon();
@@ -152,9 +151,9 @@ void AllReduceMode::leave_at_once(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Takes part in ballots and goes on with sums. Returns false if that has ended the generation: a
-/// piece that arrived early can spoil a sum as soon as it begins. The next ballot may then be due
-/// at once, but not after two such generations, so few calls are enough.
+/// Takes part in ballots and continues sums. Returns false if this ended the generation; call it
+/// again then, as a ballot may be due at once. An early piece can spoil a sum right at its start,
+/// but hardly twice in a row, so few calls are enough.
 bool AllReduceMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -184,7 +183,7 @@ void AllReduceMode::look_after_generation(Time now, Effects& out) {
   generations_.agree(now, planner_, out);
 }
 
-/// Something is wrong: ends the generation for all.
+/// Ends the generation for all peers because something is wrong.
 void AllReduceMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   if (course_.winds_down()) return;
   if (generations_.disturb(now, blamed, out)) abandon();
@@ -195,7 +194,7 @@ void AllReduceMode::peer_gone(Time now, PeerId peer, Effects& out) {
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
 }
 
-/// Sums are planned for the links among the candidates: within one host, or over a network.
+/// Plans sums for the links between the candidates, which are within one host or over a network.
 void AllReduceMode::choose_site(const Membership& members) {
   const std::vector<PeerId>& candidates = generations_.candidates();
   const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates, [&](PeerId peer) {
@@ -239,7 +238,7 @@ void AllReduceMode::begin_generation(Time now, const Generation& generation, Eff
   }
 }
 
-/// With local steps every peer's optimiser has its own state, so the bits of states differ.
+/// True if all peers' states have the same bits. With local steps, optimiser states differ.
 bool AllReduceMode::is_common(const Generation& generation) const {
   return !options_.local.is_local(generation.version.step);
 }
@@ -337,7 +336,8 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
-      // What we have answered must stay true, and while a switch is decided no tick follows.
+      // Abandon the sum now. Our answer to a ballot must stay true, and no tick follows while peers
+      // decide about a switch.
       if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
@@ -345,11 +345,11 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
 
 void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
-  // Once a collective of the generation is finished, every peer has had the state: a later request
-  // is a late repetition.
+  // After the first collective of the generation every peer has the state, so a later request is a
+  // delayed repetition.
   const bool has_state =
       generation != nullptr && generations_.agreement().version() == generation->version;
-  // A newcomer among arrays stands where the others do, but has no mean to send.
+  // A newcomer that averages arrays has joined the others' call, but has no mean to send.
   const bool lacks_mean = options_.averages_arrays && !has_mean_of_step();
   if (const auto* fetch = std::get_if<StateRequest>(&message)) {
     if (!has_state || !states_.may_ask(*generation, from, fetch->id)) return;
@@ -394,14 +394,14 @@ void AllReduceMode::receive_block(Time now, PeerId from, const Block& block, Eff
       }
       return;
     default:
-      return;  // Belongs to another mode.
+      return;  // The message belongs to another mode.
   }
 }
 
 void AllReduceMode::lane_lost(Time now, PeerId peer, Effects& out) {
   survey_.lane_lost(peer);
   generations_.agreement().set_links(survey_.reports());
-  // Between generations a lost peer should not be waited for.
+  // Between generations every lost peer matters, because the ballot would wait for it.
   const bool concerns = generations_.current() == nullptr || operation_.involves(peer) ||
                         states_.fetches_from(peer) || states_.owes(peer);
   if (concerns) disturb(now, {peer}, out);
@@ -450,7 +450,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
     return disturb(now, {*source}, out);
   }
   if (gradient != nullptr && !gradient->is_sound) {
-    // Adding it would destroy every peer's model. The others go on without us.
+    // This gradient would destroy every model, so we leave and the others continue without us.
     course_.fail();
     out.tell(gradient_divergence(done.step, options_.compression));
     return;
@@ -460,7 +460,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
   if (state != nullptr && generation != nullptr) {
     counts_.states_sent += states_.send(*generation, state->values, is_common(*generation), out);
   }
-  done.job.tasks.clear();  // The next sums may use their vectors.
+  done.job.tasks.clear();  // The next sums may reuse the tasks' vectors.
   if (gradient != nullptr && options_.averages_arrays) {
     if (operation_.receive_array(done.job.number, gradient->array, out)) compare_arrays(now, out);
     finish_operations(now, out);
@@ -474,7 +474,7 @@ void AllReduceMode::complete(Time now, JobDone done, Membership& members, Effect
 
 // ---- Comparing models ----
 
-/// A job has computed the fingerprint of our parameters.
+/// Sends the fingerprint of our parameters, which a job has computed, to the other peers.
 void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
   const auto [generation_key, operation] = *std::exchange(auditing_, std::nullopt);
   const Generation* generation = generations_.current();
@@ -492,7 +492,7 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   if (!odd) return;
   for (const PeerId peer : *odd) out.tell(ModelsDiffer{.peer = peer, .step = operation});
   if (std::ranges::find(*odd, self_) == odd->end()) return;
-  // Our version now counts less than any other and equals none, so the next ballot makes us
+  // Our version now ranks below all others and equals none of them, so the next ballot makes us
   // download a model.
   ModelVersion version = generations_.agreement().version();
   version.samples = 0;
@@ -502,7 +502,7 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
 }
 
 void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) {
-  // The replica may refuse the state; then it goes on from its own model.
+  // Apply the pending sum first: if the replica refuses the state, it continues from its own model.
   if (result_) job.add(*std::exchange(result_, std::nullopt));
   const auto& end = options_.end;
   job.add(task::LoadState{.values = std::move(state.values),
@@ -516,7 +516,7 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
     planner_.note_sharers(state.version, holders_of(*generation, self_).size() + 1);
   }
   follow_budget(now);
-  // A model that replaces another one at the end is saved once more.
+  // If the model is replaced at the end of the run, it must be saved once more.
   course_.go_back_to(step() > 0 && step() >= course_.steps() ? step() - 1 : step());
   operation_.forget_gradient();
   audit_due_.reset();
@@ -557,7 +557,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   } else if (!course_.winds_down()) {
     gradient = operation_.order(course_.next_job_number());
   }
-  // After each job the learner knows the progress that belongs to its model.
+  // Each job tells the learner the progress that belongs to its model.
   if (work_.is_on() && (changes || gradient || saves)) {
     job.add(task::FollowSwarm{work_.progress(now), 1, work_.note()});
   }
@@ -566,7 +566,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   }
   const bool trains = gradient.has_value();
   if (gradient) job.add(*std::move(gradient));
-  // The gradient is already on its way, so only our own next job waits.
+  // The measurement comes after the gradient, so it delays only our own next job.
   if (trains && work_.is_on()) work_.add_measurement(job);
   const bool is_end = saves && is_common_end();
   if (is_end && options_.target > 0 && course_.is_save_due(step())) job.add(task::Measure{});
@@ -576,7 +576,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   course_.post(std::move(job), jobs);
 }
 
-/// True if our model is the one with which all peers end.
+/// True if our model is the one with which all peers end the run.
 bool AllReduceMode::is_common_end() const {
   if (step() < course_.steps()) return false;
   const bool has_mean = generations_.operations() > 0 || counts_.states_adopted > 0;
@@ -591,7 +591,7 @@ void AllReduceMode::go_on(Time now, Effects& out) {
   finish_operations(now, out);
 }
 
-/// Calls no ballot while a probe is on its way or the generation is about to end for a better one.
+/// The time until which our values enter no sum, because a probe or rebalance comes first.
 Time AllReduceMode::quiet_until() const {
   const bool ends = generations_.is_rebalance_due() && operation_.is_untouched();
   return ends ? std::max(settled_at_, survey_.quiet_until()) : survey_.quiet_until();

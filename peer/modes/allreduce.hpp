@@ -1,4 +1,4 @@
-// Mode `allreduce`: all peers step on the exact mean gradient, and any of them may die.
+// Mode `allreduce`: all peers step on the exact mean gradient, and survive the loss of any peer.
 #pragma once
 
 #include <cstdint>
@@ -22,28 +22,29 @@
 
 namespace gv {
 
-/// Totals since the start.
+/// Totals since this peer started.
 struct AllReduceCounts {
-  std::uint64_t operations = 0;   ///< Collectives that we finished.
-  std::uint64_t generations = 0;  ///< Generations that we took part in.
-  std::uint64_t losses = 0;  ///< Times that we went on without lost peers. Several at once count
-                             ///< once.
+  std::uint64_t operations = 0;   ///< Collectives that we have finished.
+  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t losses = 0;  ///< Times that we continued after losing peers. The loss of several
+                             ///< peers at once counts once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
   std::uint64_t reduced_bytes = 0;  ///< Bytes sent for collectives.
 };
 
 /// Synchronous data-parallel training without a leader. A collective is one optimiser step: it sums
-/// the gradients of all peers in buckets while backward still runs, and every peer applies the mean
-/// over all samples. Alternatively it is a period of local steps: it sums the resulting changes of
-/// the common model, and every peer makes the same outer step with their mean. A lost peer ends the
-/// generation. The others agree on the next one and repeat the collective from their unchanged
-/// gradients. A peer without the others' state downloads it. With the swarm's budget, progress and
-/// the end follow from the version that all agree on, and all end with the same model.
+/// the gradients of all peers in buckets while the backward pass still runs, and every peer applies
+/// the mean over all samples. With local steps, a collective covers several of them: it sums the
+/// resulting changes of the common model, and every peer makes the same outer step with their mean.
+/// If a peer is lost, the generation ends. The others agree on the next one and repeat the
+/// collective from their unchanged gradients. A peer that lacks the others' state downloads it.
+/// With a budget for the whole swarm, progress and the end follow from the agreed version, and all
+/// peers end with the same model.
 ///
-/// Without a model (AllReduceOptions::averages_arrays) a collective is one call of each peer's
-/// program, and its array becomes the mean. Then peers download only the mean of the call under
-/// way, and a newcomer begins with the others' next call.
+/// Without a model (AllReduceOptions::averages_arrays), a collective is one call of each peer's
+/// program, and the mean replaces the program's array. A peer that lacks a mean then downloads only
+/// the mean of the call under way, and a newcomer begins with the others' next call.
 class AllReduceMode final : public Mode {
  public:
   /// `session` distinguishes this process from earlier ones of the same peer.
@@ -87,7 +88,7 @@ class AllReduceMode final : public Mode {
   }
 
   AllReduceCounts counts() const;
-  /// The algorithm of the newest generation's sums.
+  /// The algorithm that the newest generation uses for sums.
   ReduceAlgorithm algorithm() const { return operation_.algorithm(); }
 
  private:
@@ -101,7 +102,7 @@ class AllReduceMode final : public Mode {
   bool is_busy() const;
   void follow_budget(Time now);
   bool is_common_end() const;
-  /// True if all peers are to end with one model.
+  /// True if all peers end the run with one model.
   bool ends_together() const {
     return work_.is_on() || (options_.averages_models && options_.ends_run);
   }
@@ -120,7 +121,7 @@ class AllReduceMode final : public Mode {
                Effects& out);
   void leave_at_once(Time now, Effects& out);
 
-  // Set if there is no model.
+  // These functions are used only without a model.
 
   void begin_calls(Time now, const Generation& generation, PeerId source, Effects& out);
   void miss_call(Time now, Effects& out);
@@ -130,12 +131,12 @@ class AllReduceMode final : public Mode {
   bool waits_for_others(Time now, Effects& out);
   void compare_arrays(Time now, Effects& out);
 
-  /// The mean of the previous call, for peers that lack it.
+  /// The mean of the previous call, kept for peers that lack it.
   struct LastMean {
     task::ApplyUpdate sum;
     std::uint64_t step = 0;
   };
-  /// Set when we are about to leave.
+  /// The state of a peer that is about to leave and waits for others.
   struct Leaving {
     std::set<PeerId> behind;  ///< Peers that may lack the newest mean.
     Time ask_at{};
@@ -151,28 +152,28 @@ class AllReduceMode final : public Mode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
-  Time settled_at_{};         ///< By this time all peers have the previous sum.
+  Time settled_at_{};         ///< The time by which all peers have received the previous sum.
   bool on_one_host_ = false;  ///< True if all peers of the generation are on this host.
   LinkSurvey survey_;
   Rng draws_;
   StateTransfer states_;
   ModelAudit audit_;
-  /// Compares the models of peers that have the state while others lack it, because a newcomer
-  /// accepts no state about which two peers disagree.
+  /// Compares the models of the peers that have the generation's state, while other peers download
+  /// it. A newcomer accepts no state about which two peers disagree.
   ModelAudit first_audit_;
   ArrayLengths lengths_;
-  std::optional<std::uint64_t> moves_to_;  ///< The step at which the replica continues after the
-                                           ///< next job.
+  std::optional<std::uint64_t> moves_to_;  ///< The step to which the next job sets the replica.
   LastMean last_mean_;
   std::optional<Leaving> leaving_;
-  /// Set if the arrays' lengths differ: by this time all peers know it. Until then no sum is made,
-  /// not even among the peers that remain after others have ended.
+  /// Set if the arrays' lengths differ: the time by which all peers know this. Until then no sum is
+  /// made, not even among the peers that remain after others have ended.
   std::optional<Time> fails_at_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
-  std::optional<task::ApplyUpdate> result_;  ///< The sum that the next job applies.
-  /// Generation key and step of a model audit, due once `result_`, if set, has been applied.
+  std::optional<task::ApplyUpdate> result_;  ///< The sum that the next job will apply.
+  /// The generation key and step of the next model audit. The audit takes place after `result_` has
+  /// been applied, if it is set.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
-  /// The audit whose fingerprint the job under way computes.
+  /// The audit for which the job under way computes a fingerprint.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;
   NoiseScale noise_;
   AllReduceCounts counts_;

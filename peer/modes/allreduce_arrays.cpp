@@ -1,4 +1,4 @@
-// Mode `allreduce` without a model: calls of programs, each the mean of one array of every peer.
+// Mode `allreduce` without a model: each call of the programs averages one array from every peer.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -11,24 +11,24 @@
 namespace gv {
 namespace {
 
-/// A leaving peer asks the others again after this time whether they have the last mean.
+/// The interval at which a leaving peer asks the others whether they have the last mean.
 constexpr Duration asks_every = std::chrono::milliseconds(20);
-/// After this time it no longer waits for peers that do not answer.
+/// The time after which a leaving peer stops waiting for peers that do not answer.
 constexpr Duration waits_for_others_max = std::chrono::seconds(5);
 
-/// A peer whose array has a different length stays this long after it has told the others. If they
-/// learned of its leaving first, they would make the mean without it.
+/// A peer whose array has a different length reports the length to the others, and then stays for
+/// this time. Otherwise they might first learn that it left, and compute the mean without it.
 constexpr Duration told_within = std::chrono::seconds(1);
 
-/// A mean that is sent has this many floats behind the sum of the array: the sum of the weights and
-/// the number of peers.
+/// The number of floats that follow the sum of the array when a mean is sent: one for the sum of
+/// the weights, and one for the number of peers.
 constexpr std::size_t behind_mean = 2;
 
 }  // namespace
 
-/// Every peer goes on at the newest call. A peer that is one call behind takes over the mean of its
-/// call, because its array may be in that mean. A peer that was away longer has missed calls, and a
-/// newcomer needs no mean.
+/// Joins the newest call. A peer that is one call behind downloads the mean of its call, because
+/// its array may be in that mean. A peer that was away for longer has missed calls. A newcomer
+/// needs no mean.
 void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId source,
                                 Effects& out) {
   if (source == self_) {
@@ -44,8 +44,8 @@ void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId s
   }
 }
 
-/// Goes on at the generation's call. An array given, or about to be given, to an earlier call is in
-/// no mean.
+/// Moves to the generation's call. An array that the program has given, or is about to give, to an
+/// earlier call enters no mean.
 void AllReduceMode::miss_call(Time now, Effects& out) {
   const ModelVersion& version = generations_.current()->version;
   states_.leave_generation();
@@ -56,7 +56,7 @@ void AllReduceMode::miss_call(Time now, Effects& out) {
   begin_operation(now, out);
 }
 
-/// A peer that has the mean of our present call has sent it.
+/// Takes over the mean of our present call, which another peer has sent.
 void AllReduceMode::adopt_mean(Time now, ArrivedState state, Effects& out) {
   const std::size_t length = state.values->size() - behind_mean;
   CompressionPlan plan;
@@ -76,7 +76,7 @@ void AllReduceMode::adopt_mean(Time now, ArrivedState state, Effects& out) {
   begin_operation(now, out);
 }
 
-/// True if we have the mean of the newest call. A peer that missed the call has none.
+/// True if we have the mean of the newest call. A peer that missed that call does not have it.
 bool AllReduceMode::has_mean_of_step() const {
   return last_mean_.sum.values && last_mean_.step == step();
 }
@@ -104,8 +104,8 @@ void AllReduceMode::follow_calls(Time now, Effects& out) {
   leaving_->ask_at = now + asks_every;
 }
 
-/// True if we have to stay because another peer may still lack the newest mean. Without us it could
-/// not get the mean, and would make another one.
+/// True if we have to stay because another peer may still lack the newest mean. Without us that
+/// peer could not get it, and would compute a different one.
 bool AllReduceMode::waits_for_others(Time now, Effects& out) {
   if (leaving_) return true;
   if (course_.has_failed() || !has_mean_of_step()) return false;
@@ -116,7 +116,7 @@ bool AllReduceMode::waits_for_others(Time now, Effects& out) {
       if (step() != generation->version.step || may_lack) behind.insert(generation->order[i]);
     }
   } else {
-    // Its last blocks may have been lost with the generation.
+    // The generation may have ended before the last blocks of the mean arrived at the others.
     behind = {generations_.candidates().begin(), generations_.candidates().end()};
   }
   behind.erase(self_);
@@ -127,8 +127,8 @@ bool AllReduceMode::waits_for_others(Time now, Effects& out) {
   return true;
 }
 
-/// Ends this peer if a peer has given an array of a different length to the present call. Then the
-/// programs have diverged, and later calls would not match either.
+/// Makes this peer fail soon if another peer has given an array of a different length to the
+/// present call. The programs have then diverged, and later calls would not match either.
 void AllReduceMode::compare_arrays(Time now, Effects& out) {
   const std::size_t ours = operation_.array();
   if (ours == 0 || course_.is_leaving() || fails_at_) return;

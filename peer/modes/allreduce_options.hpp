@@ -1,4 +1,4 @@
-// Options of mode `allreduce`: how sums are made and how many samples each peer takes.
+// Options of mode `allreduce`: how peers sum, and how many samples each of them takes.
 #pragma once
 
 #include <cstddef>
@@ -18,41 +18,47 @@ namespace gv {
 
 /// How a swarm sums gradients or local steps.
 struct AllReduceOptions {
-  std::size_t state_elements = 0;  ///< Floats of parameters, optimiser state and outer-step state.
+  std::size_t state_elements = 0;  ///< The number of floats in the parameters, the optimiser's
+                                   ///< state and the outer step's state.
   LocalSteps local;
-  /// A collective averages the peers' models instead of gradients, and ends with the common mean.
+  /// True if a collective averages the peers' models instead of gradients, and ends with the common
+  /// mean.
   bool averages_models = false;
-  /// True if the run ends with that mean; false if another mode follows.
+  /// True if the run ends with that common mean; false if another mode follows.
   bool ends_run = true;
-  /// Set if the run ends with that mean and the replica's steps are not those of its version.
+  /// How the replica ends. Set if the run ends with the common mean, and the replica's step differs
+  /// from the step in the mean's version.
   std::optional<MeanEnd> end = {};
-  /// If not 0, the common mean is measured and compared with this accuracy or R2.
+  /// If not 0, the accuracy or R2 of the common mean is measured and compared with this target.
   double target = 0;
-  /// If true, there is no model: a collective is the weighted mean of one array from each peer,
-  /// whose length is known once the program has given it.
+  /// True if there is no model: a collective is the weighted mean of one array from each peer. The
+  /// array's length is unknown until the program gives the array.
   bool averages_arrays = false;
-  /// If not 0, sums use `direct` if possible, and a peer is refused if it sends values with more
-  /// than this many times the norm of ours.
+  /// If not 0, sums use the algorithm `direct` if possible, and a peer is refused if the norm of
+  /// its values is more than this many times the norm of ours.
   double norm_cap = 0;
-  std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the algorithm that is predicted to be the
-                                             ///< fastest.
+  /// If empty, the algorithm with the shortest predicted time is used.
+  std::optional<ReduceAlgorithm> algorithm;
   CompressorOptions compression;
-  GradientPlaces places;                  ///< For compressors that need them: see gradient_places.
-  bool measures_noise = false;            ///< Estimate the gradient noise scale.
-  std::size_t bucket_elements = 1 << 20;  ///< Gradients are summed in pieces of this size.
-  /// Floats of one block on a lane.
+  GradientPlaces places;  ///< Used only by compressors that need positions; see gradient_places.
+  bool measures_noise = false;  ///< True if the gradient noise scale is estimated.
+  /// The number of floats in each separately summed piece of a gradient.
+  std::size_t bucket_elements = 1 << 20;
+  /// The number of floats in one block on a lane.
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
-  bool is_leased = false;    ///< True if the samples of a sum are consecutive in an order that all
-                             ///< peers share.
-  std::uint32_t batch = 64;  ///< Samples of a step for each peer.
-  std::uint32_t batch_max = 0;  ///< The most for the fastest peer; 0: `batch`, never more.
-  std::uint32_t batch_min = 1;  ///< The fewest for the slowest peer.
-  unsigned processors = 0;  ///< Processors of this host; 0: enough that sums never wait for one.
+  /// True if a sum's samples are consecutive in an order that all peers share.
+  bool is_leased = false;
+  std::uint32_t batch = 64;  ///< The number of samples that each peer takes in a step.
+  /// The largest batch, for the fastest peer; 0: never more than `batch`.
+  std::uint32_t batch_max = 0;
+  std::uint32_t batch_min = 1;  ///< The smallest batch, for the slowest peer.
+  /// The number of processors of this host; 0 assumes that no sum waits for a processor.
+  unsigned processors = 0;
   Agreement::Options agreement;
-  /// Memory of all data that are sent. Not owned; must outlive the mode and its messages.
+  /// Allocates all data that we send. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 
-  /// Returns the compressor for gradients of that many elements.
+  /// Returns the compressor for gradients with this many elements.
   std::unique_ptr<GradientCompressor> compressor(std::size_t elements) const {
     return make_compressor(compression, elements, places);
   }

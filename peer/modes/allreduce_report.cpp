@@ -1,4 +1,4 @@
-// What a peer in mode `allreduce` reports of itself.
+// Reports the state of a peer in mode `allreduce`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -53,7 +53,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
   generations_.add_to(report.metrics);
   if (work_.is_on()) work_.add_to(members, report);
   noise_.add_to(report);
-  // The link that sums wait for, once it is measured.
+  // The slowest link, which all sums wait for; reported once it has been measured.
   if (generation != nullptr && generation->slowest.bytes_per_second > 0) {
     const std::string from = name_of(generation->slowest_from, members);
     const std::string to = name_of(generation->slowest.to, members);

@@ -1,4 +1,4 @@
-// Compares what peers say of their arrays.
+// Compares the lengths of arrays that peers report.
 #include "peer/modes/array_lengths.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Finds the peers that have given an array of a different length, if peers average arrays.
+// Finds peers whose arrays differ in length from ours, when peers average arrays.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace gv {
 
-/// All peers must give arrays of the same length to one call. The pieces of a longer or shorter
-/// array do not fit the others' sum, so that sum never ends. A peer that gets such a piece tells
-/// all others the length of its own array, and each peer that receives a length answers once with
-/// its own. So every peer learns of a different length, even if its program makes the call later.
-/// Pure.
+/// Detects arrays of different lengths. All peers must give arrays of the same length to one call.
+/// Pieces of a longer or shorter array do not fit the others' sum, which therefore never ends. A
+/// peer that gets such a piece tells all others the length of its own array, and each peer that
+/// receives a length answers once with its own. So every peer learns of a different length, even if
+/// its program makes the call later. Pure.
 class ArrayLengths {
  public:
   struct Unlike {
@@ -21,12 +21,14 @@ class ArrayLengths {
     std::uint64_t length = 0;
   };
 
-  /// Notes the length that `from` reports for that call. Keeps one length for each peer.
+  /// Records the length that `from` reports for this call. Keeps only the newest report of each
+  /// peer.
   void note(PeerId from, std::uint64_t call, std::uint64_t length) { told_[from] = {call, length}; }
-  /// True if we have to report our own length for that call: a peer has reported its length, or
-  /// `has_unlike`, and we have not reported yet. The next answer is then false.
+  /// True, once per call, if we have to report our own length. This is so if a peer has reported
+  /// its length, or if `has_unlike` says that a piece of an array of a different length has
+  /// arrived.
   bool must_tell(std::uint64_t call, bool has_unlike);
-  /// The first peer whose array at that call does not have our `length`.
+  /// Returns the first peer whose array in this call has a length other than `length`.
   std::optional<Unlike> unlike(std::uint64_t call, std::uint64_t length) const;
 
  private:
@@ -36,7 +38,8 @@ class ArrayLengths {
   };
 
   std::map<PeerId, Told> told_;
-  std::optional<std::uint64_t> told_at_;  ///< The newest call for which we reported our length.
+  /// The newest call for which we have reported the length of our array.
+  std::optional<std::uint64_t> told_at_;
 };
 
 }  // namespace gv

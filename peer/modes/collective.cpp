@@ -1,4 +1,4 @@
-// Makes one sum after another, and checks that each contains every peer exactly once.
+// Makes one sum after another, and checks that each contains every peer's values exactly once.
 #include "peer/modes/collective.hpp"
 
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace gv {
 namespace {
 
-/// Numbers in the contribution checksum, which is part of every sum and shows if a peer is missing
-/// or counted twice.
+/// The number of values in the contribution checksum. The checksum is part of every sum, and shows
+/// whether a peer is missing or counted twice.
 constexpr std::size_t lanes = 4;
-/// Room for the bookkeeping of early blocks, in addition to the bytes of two whole vectors.
+/// Bytes for the bookkeeping of early blocks, in addition to two whole vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
-/// Room for early blocks of arrays. Blocks beyond it are lost, and the sum begins again.
+/// Bytes for early blocks of arrays. Further blocks are lost, and the sum restarts.
 constexpr std::size_t held_of_arrays = std::size_t{1} << 28;
-/// Upper bound of a checksum's numbers, so that their sums are exact in single precision.
+/// Upper bound of a checksum's values, chosen so that their sums are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;
 
 std::array<float, lanes> contribution_checksum(PeerId peer, std::uint64_t operation) {
@@ -49,13 +49,13 @@ Collective::Collective(PeerId self, std::size_t elements, const AllReduceOptions
   shape_.largest = options_.averages_arrays ? largest_in_array : largest_gradient;
 }
 
-/// Cuts the values that travel into buckets.
+/// Divides the values of a sum into buckets.
 void Collective::cut() {
   shape_.parts = plan_.parts;
   const std::size_t gathered = shape_.parts.empty() ? 0 : shape_.parts.back().end;
   shape_.unweighted_from = plan_.elements;
   shape_.buckets.clear();
-  // Longer vectors are cut into larger buckets, so that every piece has a name.
+  // A piece's name has room for only `buckets_max` buckets, so longer vectors have larger buckets.
   const std::size_t total = checksum_at() + lanes;
   const std::size_t most = PieceName::buckets_max - (gathered > 0 ? 1 : 0);
   const std::size_t bucket = std::max(options_.bucket_elements, total / most + 1);
@@ -83,9 +83,9 @@ void Collective::enter(const Generation& generation) {
     samples_ += generation.shares[i];
     if (i < rank) before_ += generation.shares[i];
   }
-  // Weights are mostly 1, which leaves gradients unchanged. But coded values are only known to fit
-  // their codec without a weight, so their weights add up to 1: then no partial sum is larger than
-  // they are.
+  // Weights are mostly 1, which leaves gradients unchanged. But if values are encoded, only
+  // unweighted values are known to fit their codec. In that case the weights add up to 1, so that
+  // no partial sum is larger than the largest value.
   const auto unit =
       static_cast<double>(shape_.wire.is_plain() ? generation.shares.front() : samples_);
   weight_ = static_cast<float>(static_cast<double>(share_) / unit);
@@ -108,9 +108,9 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, std::uint64_t gr
   sum_.local = options_.local.is_local(step);
   plan_ = compressor_->plan(sum_);
   cut();
-  // A gradient is the mean of its samples, so with a different share it must be computed again. The
-  // change made by local steps is used again unaltered, because the share is only its weight. With
-  // leased data, samples that were another peer's part may now be ours.
+  // A gradient is the mean of its samples, so it must be computed again if our share is different.
+  // A change by local steps is reused unaltered, because the share is only its weight. With leased
+  // data, either must be computed again if we now have other samples.
   const bool has_other_samples =
       options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share());
   const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share();
@@ -136,7 +136,7 @@ bool Collective::receive_array(std::uint64_t job, std::size_t length, Effects& o
   return true;
 }
 
-/// Begins the sum with the parts of our gradient that are ready.
+/// Begins the sum with those parts of our gradient that are ready.
 void Collective::open(Effects& out) {
   if (options_.averages_arrays) {
     plan_.elements = gradient_.array;
@@ -211,8 +211,8 @@ bool Collective::receive(PeerId from, const Block& block, Effects& out) {
   return false;
 }
 
-/// The name of an array's piece includes the array's length, so pieces of arrays with different
-/// lengths never meet.
+/// Detects that the length of a peer's array differs from ours. A piece's name includes the length
+/// of its array, so pieces of arrays with different lengths never enter one sum.
 void Collective::note_length(PeerId from, const Block& block) {
   const std::optional<PieceName> named = piece_named(block.id);
   const bool is_of_this = options_.averages_arrays && named && block.id.owner == from &&

@@ -1,4 +1,4 @@
-// Phases, jobs, averages, lingering and leaving.
+// Follows a peer's phases, jobs, running averages, lingering and leaving.
 #include "peer/modes/course.hpp"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ void Course::job_done(const JobDone& done) {
   learning_rate_ = done.learning_rate;
   replica_step_ = done.step;
   if (const auto* saved = first_of<result::Saved>(done.results)) {
-    // The version of the mean at the end of a run is beyond the replica's steps.
+    // A run may end with a mean whose version is beyond the replica's steps.
     saved_step_ = std::max(done.step, done.job.version.step);
     ++(saved->problem.empty() ? saves_.written : saves_.failed);
   }

@@ -1,4 +1,4 @@
-// Names the codec and the settings in use.
+// Names the codec and the settings that a diverged peer uses.
 #include "peer/modes/divergence.hpp"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ std::string name_of(const Codec& codec) {
   return std::string(named != summable_codecs.end() ? named->name : to_string(codec.kind));
 }
 
-/// True if the codec only shortens numbers, so that its errors cannot accumulate.
+/// True if the codec only rounds numbers, so its errors cannot accumulate.
 bool only_shortens(CodecKind kind) {
   return kind == CodecKind::identity || kind == CodecKind::fp16 || kind == CodecKind::bf16;
 }
@@ -52,7 +52,7 @@ GradientNotFinite mixing_divergence(std::uint64_t step, const MixRule& rule) {
   if (rule.memory != MixMemory::none) {
     fact.why += fmt::format(" with mixing.memory = \"{}\"", to_string(rule.memory));
   }
-  // Errors of a codec that leaves out many values come back multiplied by gamma.
+  // The errors of a codec that omits many values come back in later rounds, multiplied by gamma.
   if (!only_shortens(rule.codec.kind) || rule.gamma > 1) {
     fact.remedy = fmt::format("lower mixing.gamma ({:g} now) or train.learning_rate", rule.gamma);
   }

@@ -1,5 +1,4 @@
-// The report of a peer that leaves because its values are not finite. Names settings that may be
-// the cause.
+// Makes the report of a peer that leaves because its values are not finite. Names likely causes.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +9,12 @@
 
 namespace gv {
 
-/// For mode `allreduce`, or a pipeline with the default options: the peer's gradient diverged.
+/// Returns the report for mode `allreduce`, or for a pipeline with default options, when the peer's
+/// gradient is not finite.
 GradientNotFinite gradient_divergence(std::uint64_t step, const CompressorOptions& compression);
 
-/// For mode `mixing`, or stages that mix: the peer's messages to its neighbours diverged.
+/// Returns the report for mode `mixing`, or for stages that mix, when the peer's messages to its
+/// neighbours are not finite.
 GradientNotFinite mixing_divergence(std::uint64_t step, const MixRule& rule);
 
 }  // namespace gv

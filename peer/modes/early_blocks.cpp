@@ -6,7 +6,7 @@
 namespace gv {
 
 bool EarlyBlocks::keep(PeerId from, const Block& block) {
-  // Overhead of a block: small blocks take more memory than their bytes.
+  // Counts bookkeeping too, because a small block takes more memory than its bytes.
   const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
   if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
   bytes_ += block.bytes.size();

@@ -1,4 +1,4 @@
-// Blocks that arrive before their collective or run has begun here.
+// Keeps blocks that arrive before their collective or pipeline run has begun at this peer.
 #pragma once
 
 #include <cstddef>
@@ -10,22 +10,22 @@
 
 namespace gv {
 
-/// Blocks in order of arrival, copied unless they are in shared memory. Bytes and bookkeeping
-/// together stay below a limit. Pure.
+/// Keeps blocks in order of arrival. Copies a block's bytes unless they are in shared memory. The
+/// blocks and the bookkeeping together stay below a memory limit. Pure.
 class EarlyBlocks {
  public:
   struct Held {
     PeerId from{};
-    Block block;  ///< Owns its memory: a copy of the bytes, or the sender's shared buffer.
+    Block block;  ///< Owns its memory, which is a copy of the bytes or the sender's shared buffer.
   };
 
   explicit EarlyBlocks(std::size_t bytes_max) : bytes_max_(bytes_max) {}
 
-  /// Returns false if there is no room for the block.
+  /// Keeps the block. Returns false if there is no room for it.
   bool keep(PeerId from, const Block& block);
-  /// Drops all blocks except those of that session.
+  /// Drops all blocks except those of this session.
   void keep_only(std::uint64_t session);
-  /// Takes out all blocks.
+  /// Removes and returns all blocks.
   std::deque<Held> take();
   std::size_t bytes() const { return bytes_; }
 

@@ -1,4 +1,4 @@
-// Plans the step of the next exchange.
+// Plans the step at which the next exchange is due.
 #include "peer/modes/exchange_trigger.hpp"
 
 #include <algorithm>

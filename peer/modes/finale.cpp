@@ -1,4 +1,4 @@
-// Decides when training ends, and begins the last collective.
+// Decides when training ends, and begins the final collective.
 #include "peer/modes/finale.hpp"
 
 #include <algorithm>
@@ -14,19 +14,20 @@
 namespace gv {
 namespace {
 
-/// After this time, peers that still train are no longer waited for. They download the mean.
+/// After this time we no longer wait for peers that still train. They will download the mean.
 constexpr Duration waits_for_others = std::chrono::seconds(10);
-/// The reports of other peers are added up at most this often, because adding takes a pass over all
-/// of them.
+/// We add up the reports of other peers at most this often, because this takes a pass over all
+/// peers.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
 /// The clocks of peers that end together differ by less than this.
 constexpr Duration ends_apart = std::chrono::seconds(1);
-/// A version has at most this many steps, and no peer makes nearly as many.
+/// The largest number of steps in a version. No peer comes near it.
 constexpr std::uint64_t last_step_max = 1'000'000'000'000;
 
 bool is_done(Phase phase) { return phase == Phase::done; }
 
-/// True if `is_so` holds for the phases of over a third of the live peers, not counting ourselves.
+/// True if `is_so` holds for the phases of more than a third of all live peers. Our own phase does
+/// not count.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
   members.for_each_other([&](const Member& member) {
@@ -35,8 +36,8 @@ bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   return 3 * count > members.view().size();
 }
 
-/// The largest number that over a third of the live peers report, ourselves included; at least
-/// `own`, and at most `most` if others report it.
+/// Returns the largest number that more than a third of the live peers, including ourselves, have
+/// reached according to their reports. Never below `own`. Reports above `most` count as `most`.
 std::uint64_t supported(std::uint64_t own, std::uint64_t most, const Membership& members,
                         const std::function<std::uint64_t(const Progress&)>& number) {
   std::vector<std::uint64_t> reports{own};
@@ -109,7 +110,7 @@ bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const M
 bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, Membership& members,
                     Effects& out, std::vector<Job>& jobs) {
   if (!mean_ && is_ending_ && is_still && !course.is_leaving()) {
-    // After a while, the others begin without a peer that has not stopped.
+    // If a peer does not stop, the others wait for it only for a while, and then begin without it.
     if (course.phase() != Phase::finishing) {
       still_since_ = now;
       course.enter(now, Phase::finishing, mode, members, out);
@@ -140,11 +141,11 @@ bool Finale::are_others_ready(Time now, const Membership& members) {
   return step_ && (all_still || has_waited_);
 }
 
-/// What becomes of our replica with the mean. A peer that came too late to count anything takes
-/// over what the others have counted.
+/// Returns how our replica ends with the mean. A peer that came too late to count samples takes
+/// over the others' counts.
 MeanEnd Finale::mean_end(const Course& course, const Membership& members) const {
   MeanEnd end{.version_step = last_step(), .note = work_.note()};
-  // A model at step 0 would count as the first one.
+  // At step 0 the mean would be mistaken for a first model.
   const std::uint64_t own = std::max<std::uint64_t>(1, course.replica_step());
   end.step = has_mean_ ? own : supported(own, last_step_max, members, &Progress::step);
   const auto counted = [](const Progress& progress) {
@@ -167,7 +168,7 @@ MeanEnd Finale::mean_end(const Course& course, const Membership& members) const 
 void Finale::begin(Time now, const Course& own, const Membership& members) {
   check(still_since_ && !mean_, "the mean begins once, and after we are still");
   CourseOptions course = course_;
-  // A peer without a model can only download the mean.
+  // If our model does not enter the mean, we can only download the mean.
   course.steps = step_ ? last_step() : last_step() - 2;
   course.work = {};
   course.save_every_steps = 0;
@@ -180,8 +181,8 @@ void Finale::begin(Time now, const Course& own, const Membership& members) {
   end_step_ = options.end->step;
   mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options, *signer_,
                                           draws_.fork("finale"));
-  // Models that enter the mean have the same version, and a peer without such a model has an
-  // earlier one.
+  // Models that enter the mean have the same version. If ours does not enter it, our version is
+  // earlier.
   const std::uint64_t version = !step_      ? last_step() - 2
                                 : has_mean_ ? last_step()
                                             : last_step() - 1;
@@ -190,7 +191,7 @@ void Finale::begin(Time now, const Course& own, const Membership& members) {
 
 bool Finale::is_for_mean(const Message& message) const {
   const GenerationId* ballot = ballot_of(message);
-  // An answer about the sender's ballot goes to the part that has asked.
+  // A message about a ballot belongs to the mode or to the mean, depending on the ballot's number.
   const bool is_of_one = ballot != nullptr && Agreement::handles(message);
   return is_of_one ? ballot->number >= first_ballot_of_mean : mean_ != nullptr;
 }

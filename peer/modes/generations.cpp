@@ -1,4 +1,4 @@
-// Candidates, ballots, stragglers and renewals.
+// Follows candidates, ballots, stragglers and newcomers.
 #include "peer/modes/generations.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ bool is_alike(PeerId self, std::uint64_t layout_hash, const Membership& members,
          member->state != MemberState::dead;
 }
 
-/// True if alike_peers() are these. Every tick asks this, so it makes no list.
+/// True if alike_peers() equals `these`. Does not build that list, because every tick calls this.
 bool are_alike(PeerId self, std::uint64_t layout_hash, const Membership& members,
                const std::vector<PeerId>& these) {
   auto next = these.begin();
@@ -70,8 +70,8 @@ bool Generations::is_rebalance_due(Time now, Phase phase, bool is_planned, Effec
   return rebalance_due_;
 }
 
-/// The peers of our generation that need nothing more from us, sorted. Those that download the last
-/// model from us and others leave once they have it.
+/// Returns the sorted peers of our generation that need nothing more from us. If we have the run's
+/// last model, peers that still download it are not among them.
 std::vector<PeerId> Generations::settled_peers(const Course& course) const {
   const std::vector<PeerId>& order = current()->order;
   const std::vector<PeerId>& sources = current()->sources;
@@ -86,7 +86,8 @@ std::vector<PeerId> Generations::settled_peers(const Course& course) const {
   return settled;
 }
 
-/// True if a peer that is there, or may come back, has another model, as far as we know.
+/// True if, as far as we know, another peer has a different model. That peer may be present, or
+/// dead and able to return.
 bool Generations::is_apart(const Course& course, const Membership& members) const {
   if (current() == nullptr) return joined_ && agreement_.last_generation() == nullptr;
   const std::vector<PeerId> settled = settled_peers(course);
@@ -142,7 +143,7 @@ void Generations::move_on(Time now, bool ready, const Mode& mode, Course& course
   if (course.phase() == Phase::training && step() >= course.steps()) {
     course.become_done(now, mode, members, out);
     if (unites_ && current() != nullptr) {
-      // Others need a moment for what we have just finished.
+      // The other peers need a moment to finish the operation that we have just finished.
       rebalance_due_ = false;
       rebalance_.rest();
       rebalance_.enter_generation(now, order_.size());
@@ -199,7 +200,8 @@ bool Generations::refuse(Time now, PeerId peer, const std::string& why, Effects&
 }
 
 double Generations::norm_cap_of(Time now, const ArrivedState& state) const {
-  // Peers that are refused in turn come back one by one, each after the time of a refusal.
+  // A refusal counts for three times as long as it lasts, because refused peers come back one by
+  // one.
   const auto counts = [&](const auto& refused) {
     return now < refused.second + 3 * agreement_.refusal() &&
            std::ranges::binary_search(present_, refused.first);
@@ -242,7 +244,7 @@ bool Generations::disturb(Time now, const std::vector<PeerId>& blamed, Effects& 
   } else if (std::ranges::any_of(blamed, [this](PeerId peer) {
                return std::ranges::find(order_, peer) != order_.end();
              })) {
-    // The generation had already ended for another reason, but its peer is lost too.
+    // The generation had already ended for another reason, and now one of its peers is lost too.
     recoveries_.become_interrupted(now, order_);
   }
   end(now, blamed, out);

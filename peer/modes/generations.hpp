@@ -1,4 +1,4 @@
-// One peer's side of generations: joining one, ending it, and what follows.
+// Follows one peer's side of generations: joining one, ending it, and recovering.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,21 @@
 
 namespace gv {
 
-/// The reason for refusing a peer that sent values which are not finite, or far too large for a
-/// sum.
+/// Why we refuse a peer that sent values which are not finite, or far too large to be summed.
 inline constexpr const char* not_finite = "it sent values that are not finite or far too large";
 
-/// The live peers with our layout, ourselves included, sorted.
+/// Returns the live peers that have our layout, including ourselves, sorted.
 std::vector<PeerId> alike_peers(PeerId self, std::uint64_t layout_hash, const Membership& members);
 
-/// A peer's side of generations. A ballot decides which peers take part and from which state they
-/// continue. A lost peer ends the generation for all, and another ballot follows. A mode owns one.
-/// The mode knows what an operation is (a collective, a round or a pipeline run) and when it can
-/// begin one. When a function here reports that a generation was left, the mode gives up its work
-/// in that generation. Pure.
+/// Follows a peer's side of generations. A ballot decides which peers take part in a generation and
+/// from which state they continue. If a peer is lost, the generation ends for all, and another
+/// ballot follows. A mode owns one object of this class. The mode knows what an operation is (a
+/// collective, a round or a pipeline run) and when one can begin. When a function reports that a
+/// generation was left, the mode gives up its work in that generation. Pure.
 class Generations {
  public:
   /// `session` distinguishes this process from earlier ones of the same peer. `signer` has the key
-  /// of `self` and must outlive this object.
+  /// of `self`, and must outlive this object.
   Generations(PeerId self, std::uint64_t session, const Agreement::Options& options,
               const Signer& signer)
       : self_(self),
@@ -45,14 +44,14 @@ class Generations {
   Agreement& agreement() { return agreement_; }
   /// The generation that peers have agreed on; null between generations.
   const Generation* current() const { return agreement_.generation(); }
-  /// Key of the generation that the mode is in; 0: none.
+  /// The key of the generation that the mode is in; 0 if it is in none.
   std::uint64_t key() const { return key_; }
   bool is_in_one() const { return key_ != 0; }
   std::uint64_t step() const { return agreement_.version().step; }
 
-  // ---- Questions of a mode in a tick, in this order ----
+  // ---- Called by a mode in each tick, in this order ----
 
-  /// Makes the live peers with our layout candidates. Returns true if they have changed.
+  /// Makes all live peers with our layout candidates. Returns true if the candidates have changed.
   bool set_candidates(Time now, std::uint64_t layout_hash, const Membership& members);
   /// The candidates, without excluded peers.
   const std::vector<PeerId>& candidates() const { return agreement_.candidates(); }
@@ -61,100 +60,104 @@ class Generations {
   /// True if we take part in ballots and operations.
   bool takes_part(const Course& course) const { return joined_ && !course.is_leaving(); }
   bool has_joined() const { return joined_; }
-  /// True if the generation should end for a better one after the operation under way.
-  /// `is_planned`: generations are planned from measured speeds, so a later one may be better.
+  /// True if the generation should end after the operation under way, because a better one is
+  /// possible. `is_planned` means that generations are planned from measured speeds, so that new
+  /// speeds can make a better plan.
   bool is_rebalance_due(Time now, Phase phase, bool is_planned, Effects& out);
   bool is_rebalance_due() const { return rebalance_due_; }
-  /// From now on peers that are done let others in, so that all end with one model: peers that were
-  /// late, and other groups that are done. Otherwise a generation that is done stays as it is.
+  /// From now on, peers that are done admit late peers and other groups that are done, so that all
+  /// end with one model. Without this, a generation that is done stays as it is.
   void unite_at_end() { unites_ = true; }
-  /// The running generation, if any, should be replaced in any case.
+  /// Requests a new generation after the operation under way, for a reason that only the caller
+  /// knows.
   void renew() { rebalance_due_ = true; }
-  /// Peers for which an operation waits in vain; nullopt if all is well, empty if only data were
-  /// lost. `waiting`: we have given our part and are waiting for other peers. `progress` changes
-  /// with every arrival.
+  /// Returns the peers for which an operation waits in vain. Nullopt means that none is late. An
+  /// empty list means that only data were lost. `waiting` means that we have given our part and
+  /// wait for other peers. `progress` must change with every arrival.
   std::optional<std::vector<PeerId>> find_lost(Time now, bool waiting, std::uint64_t progress,
                                                Effects& out);
   void agree(Time now, const GenerationPlanner& planner, Effects& out) {
     agreement_.tick(now, planner, out);
   }
-  /// Whether the mode has to give up its generation, and the one that it enters (null: none).
+  /// Whether the mode has to give up its generation, and which one it enters (null if none).
   struct Change {
     bool left = false;
     const Generation* entered = nullptr;
   };
   Change follow(Time now, const Course& course);
-  /// Advances the course: to training once the mode is `ready`, and to its end.
+  /// Moves the course forward: to training once the mode is `ready`, and later to its end.
   void move_on(Time now, bool ready, const Mode& mode, Course& course, Membership& members,
                Effects& out);
-  /// When the next tick is due. `own` is the deadline of the mode's other parts.
+  /// When the next tick is due, given `own`, the deadline of the mode's other parts.
   Time deadline(const Course& course, bool waiting, Time own) const;
 
   // ---- Other inputs ----
 
   enum class Heard {
-    other,      ///< Not a message about generations.
-    handled,    ///< Handled; the mode has nothing else to do.
-    disturbed,  ///< The sender is in another generation, so this one has to end.
+    other,      ///< The message is not about generations.
+    handled,    ///< The message was handled, and the mode has nothing else to do.
+    disturbed,  ///< The sender is in another generation, so ours has to end.
   };
-  /// `busy`: other peers are waiting for a result or download of ours. `votes`: we answer ballots.
-  /// Proofs of equivocation count in any case: the next mode learns of them from this one.
+  /// Takes a message. `busy` means that other peers wait for a result or a download from us.
+  /// `votes` means that we answer ballots. Proofs of equivocation count even if we do not vote,
+  /// because the next mode learns about them from this one.
   Heard receive(Time now, PeerId from, const Message& message, bool busy, bool votes,
                 const GenerationPlanner& planner, Effects& out);
-  /// Refuses to work with `peer` for a while, and reports this. Returns true if the generation
-  /// therefore has to end.
+  /// Refuses to work with `peer` for a while, and reports this. Returns true if the generation has
+  /// to end because of this.
   [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
-  /// As ArrivedState::norm_cap(). But if we have lately refused the models of two peers, and of
-  /// more than a third of all, for their norms, any norm is accepted: with fewer than a third
-  /// hostile, one of these peers is sound, so ours is the model that differs.
+  /// Returns ArrivedState::norm_cap() or, in one case, 0, which accepts any norm. This is the case
+  /// if we have recently refused the norms of two or more models, from more than a third of all
+  /// peers. If fewer than a third of the peers are hostile, one of the refused peers is then
+  /// honest, and our own model is the one that differs.
   double norm_cap_of(Time now, const ArrivedState& state) const;
-  /// Takes over the version of a state that the next job loads.
+  /// Takes over the version of a state that the next job will load.
   void adopt(const ArrivedState& state);
-  /// If that job has refused the state, returns to our own version, refuses the state's source for
-  /// a while, and returns it. The mode then has to disturb the generation.
+  /// If the job has refused the adopted state, returns to our own version, refuses the state's
+  /// source for a while, and returns this source. The mode then has to disturb the generation.
   std::optional<PeerId> reject_state(Time now, const JobDone& done, Effects& out);
   /// Like refuse(), for a peer whose quarantine has already been reported.
   [[nodiscard]] bool follow_quarantine(Time now, PeerId peer, Effects& out) {
     agreement_.refuse(now, peer, out);
     return agreement_.is_spoilt();
   }
-  /// Removes a lost peer from the candidates. Returns true if the generation therefore has to end,
-  /// or if none is running.
+  /// Removes a lost peer from the candidates. Returns true if the generation has to end because of
+  /// this, or if none is running.
   bool is_disturbed_by(Time now, PeerId gone, Phase phase);
   /// Ends the generation for all peers because of a problem, and records an interruption. Returns
-  /// true if it was left. Before our first ballot and after our last it does nothing and returns
-  /// false.
+  /// true if we have left the generation. Before our first ballot and after our last, does nothing
+  /// and returns false.
   [[nodiscard]] bool disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
-  /// Ends the generation for all peers, and for us at once.
+  /// Ends the generation for all peers, and leaves it at once.
   void end(Time now, const std::vector<PeerId>& blamed, Effects& out);
-  /// Leaves the generation without a message to the others.
+  /// Leaves the generation without telling the others.
   void leave();
-  /// Call when we leave the run. In phase `done` the other peers need no message.
+  /// Call when we leave the run. In phase `done`, the other peers need no message about it.
   void leave_for_good(Time now, Phase phase, Effects& out);
 
   // ---- Operations ----
 
-  /// An operation of `steps` steps that began at `from_step` is done.
+  /// Call when an operation of `steps` steps that began at `from_step` is done.
   void operation_done(Time now, std::uint64_t from_step, std::uint64_t steps, Effects& out);
-  /// Operations that we finished.
+  /// Number of operations that we have finished.
   std::uint64_t operations() const { return operations_; }
-  /// Recent seconds of an operation, smoothed; 0 before the first are done.
+  /// The recent duration of an operation in seconds, smoothed; 0 before the first one is done.
   double operation_seconds() const { return stragglers_.operation_seconds(); }
   double steps_per_second() const { return steps_per_second_; }
-  /// Generations that we took part in.
+  /// Number of generations that we have taken part in.
   std::uint64_t count() const { return count_; }
   const RecoveryLog& recoveries() const { return recoveries_; }
-  /// Adds the figures that every mode with generations reports at the end of its section:
+  /// Adds the figures that every mode with generations reports at the end of its section: the
   /// checkpoints and the newest recovery.
   void add_to(ReportSection& section, const Course& course, const Membership& members) const;
-  /// Adds the counters common to all modes with generations.
+  /// Adds the metrics that all modes with generations have in common.
   void add_to(std::vector<ReportMetric>& metrics) const;
 
  private:
   std::vector<PeerId> settled_peers(const Course& course) const;
   bool is_apart(const Course& course, const Membership& members) const;
 
-  /// Our state before that of `source` replaced it.
+  /// The version of our own state, which the state of `source` has replaced.
   struct Replaced {
     PeerId source{};
     ModelVersion version;
@@ -172,13 +175,14 @@ class Generations {
   std::uint64_t operations_ = 0;
   double steps_per_second_ = 0;
   std::optional<Replaced> replaced_;
-  std::map<PeerId, Time> longer_;  ///< When we last refused a peer's model for its norm.
+  std::map<PeerId, Time> longer_;  ///< When we last refused a peer's model because of its norm.
   bool joined_ = false;            ///< True if we have called our first ballot or answered one.
   bool rebalance_due_ = false;
   bool unites_ = false;
 };
 
-/// One line with the lost peers, the seconds, and the number of remaining peers.
+/// Formats a line with the lost peers, the duration of the recovery, and the number of remaining
+/// peers.
 std::string to_line(const Recovery& recovery, const Membership& members);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The course of gossip training: barrier, download, local steps, exchanges, linger, leave.
+// Runs gossip training: barrier, download, local steps, exchanges, lingering and leaving.
 #include "peer/modes/gossip.hpp"
 
 #include <fmt/format.h>
@@ -14,25 +14,25 @@
 namespace gv {
 namespace {
 
-/// How long a peer that leaves or ends waits for an exchange in flight to settle.
+/// How long a peer that leaves or ends waits for the exchange under way to settle.
 constexpr Duration exchange_settle_max = std::chrono::seconds(1);
 
-/// For this time after our start, the peers that we know say hello.
+/// Peers that know us say hello within this time after our start.
 constexpr Duration hellos_last = std::chrono::seconds(2);
 
-/// A peer without work that has chunks to give offers an exchange this often.
+/// How often an idle peer that still has chunks to pass on offers an exchange.
 constexpr Duration chunks_offered_every = std::chrono::milliseconds(100);
 
-/// Number of draws for a partner that is not resting. Half of the peers may rest.
+/// Number of attempts to draw a partner that does not rest. Up to half of the peers may rest.
 constexpr int draws_max = 8;
 
-/// The exchange's options, with the layout and size of the model.
+/// Returns the exchange's options, with the layout and size of the model filled in.
 PairExchange::Options exchange_options(const CourseOptions& course, const GossipOptions& options) {
   PairExchange::Options exchange = options.exchange;
   exchange.layout_hash = course.layout_hash;
   exchange.elements = course.elements;
-  // Different settings make different lengths. The clip limits the influence of a long model, and a
-  // copied model is judged by its loss.
+  // A population's models have different settings and so different norms, so no norm is refused.
+  // The clip limits the influence of a large model, and a copied model is judged by its loss.
   if (options.population.is_on()) exchange.norm_cap = 0;
   return exchange;
 }
@@ -73,7 +73,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
 ModeReport GossipMode::report(const Membership& members) const {
   using enum ReportMetric::Kind;
   const auto peers = static_cast<double>(members.view().size());
-  // Two models of n are sqrt(2n/(n-1)) times as far from each other as each is from the mean.
+  // Two of n models are sqrt(2n/(n-1)) times as far from each other as one is from the mean.
   const double spread = last_distance_ * std::sqrt((peers - 1) / (2 * peers));
   const PairExchange::Counts& all = exchange_.counts();
   ModeReport report{
@@ -131,7 +131,7 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
   if (finale_.mean() != nullptr && !is_of_exchange) {
     finale_.mean()->receive(now, from, message, members, out);
   } else if (members.view().contains(from)) {
-    // Both protocols share the messages about a transfer that is under way.
+    // Both protocols use these messages. The kind of the transfer decides which protocol gets them.
     if (transfer != nullptr && transfer->kind == TransferKind::state) {
       receive_about_state(now, from, message, out);
     } else {
@@ -206,9 +206,10 @@ void GossipMode::collect() {
     if (Ledger* ledger = finale_.work().ledger()) ledger->kept(force.step);
     forces_.push_back(std::move(force));
   }
-  // The model is the common mean now, or is about to be.
+  // Our model is the common mean, or soon will be, so forces no longer apply.
   if (finale_.mean() != nullptr) counts_.forces_dropped += std::exchange(forces_, {}).size();
-  // A distant peer would always find us busy with nearby ones, so we call it back.
+  // Nearby peers would keep us busy every time a distant one asks, so we call the distant peer
+  // back.
   const std::optional<PeerId> turned_away = exchange_.take_turned_away();
   if (!owed_) owed_ = turned_away;
   if (const auto arrival = fetch_.take()) {
@@ -240,7 +241,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
       members.announce(out);
     }
   }
-  // Not earlier, because until the job has ended our step still belongs to our own model.
+  // Count the download only now: until the job is done, our step belongs to our own model.
   if (first_of<task::AdoptModel>(done.job.tasks) != nullptr) ++counts_.models_fetched;
   if (done.steps_run > 0 && has_trained) {
     const double busy = seconds(done.busy);
@@ -265,7 +266,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (course_.winds_down()) return;
   if (taken != nullptr && offers && !finale_.is_ending() && !fetched_ && !course_.is_leaving()) {
     has_snapshot_ = true;
-    // Forces that arrived while the job ran are not in its snapshot yet.
+    // The job's snapshot does not contain the forces that arrived during the job.
     exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
     first_model_.reset();
   }
@@ -334,7 +335,7 @@ void GossipMode::begin_exchange(Time now, Membership& members, Effects& out) {
   if (!is_usable(member) || !exchange_.start(now, partner, round, out)) ++counts_.missed_rounds;
 }
 
-/// True if the member has a model of this course that it may give to others.
+/// True if the member has a model for this run and may give it to others.
 bool GossipMode::has_model(const Member* member) const {
   if (member == nullptr || member->layout_hash != course_.options().layout_hash) return false;
   const Phase phase = member->progress.phase;
@@ -345,7 +346,7 @@ bool GossipMode::is_usable(const Member* member) const {
   return has_model(member) && member->state == MemberState::alive;
 }
 
-/// Draws a peer in the same way as a partner of an exchange.
+/// Draws the peer to copy from, in the same way as a partner for an exchange.
 std::optional<PeerId> GossipMode::partner_to_copy(const View& view) {
   if (options_.pairing == PairingKind::uniform || is_graph(options_.topology.kind)) {
     return uniform_choice(view, population_.draws());
@@ -417,18 +418,19 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     }
   }
   course_.end_lingering(now);
-  // The source of the copy is lost, so we go on with our own model.
+  // If the source of the copy is lost, we keep our own model.
   if (!is_fetching()) population_.give_up();
   if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
   look_after_leases(now, members, out);
 }
 
-/// Tells the others which chunks we have taken, and asks what they have left if we have no work or
-/// help another. A peer without work exchanges what only it has learnt.
+/// Tells the others which chunks we have taken. If we are idle or help another peer, asks which
+/// chunks they have left. If we are idle and only our model has learned some chunks, offers an
+/// exchange.
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
-  // If no other peer could get our model, what the model has learnt is as safe as it can be.
+  // If no other peer can get our model, no exchange can make our chunks any safer.
   if (options_.alpha == 0 || members.view().size() < 2) ledger->kept(step_);
   const SnapshotPtr& snapshot = exchange_.snapshot();
   if (ledger->is_idle() && ledger->has_unkept() && snapshot && snapshot->step >= step_ &&
@@ -444,8 +446,8 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
   members.report(ledger->is_idle() || ledger->helps(), out);
 }
 
-/// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
-/// begun and no other work is left.
+/// Stops training once the swarm's budget is used up, and follows the mean. Returns true if the
+/// mean has begun and no other work is left.
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -460,7 +462,7 @@ bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   return finale_.follow(now, is_still(), *this, course_, members, out, jobs);
 }
 
-/// Makes the job take steps, by the swarm's schedule if there is one.
+/// Adds steps to the job. If the swarm has a common budget, adds the swarm's schedule too.
 void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   task::TakeSteps take{.count = steps};
   if (finale_.is_on()) {
@@ -475,13 +477,13 @@ void GossipMode::add_steps(Time now, std::uint64_t steps, Job& job) {
   job.add(take);
 }
 
-/// With leased data a job stays within one chunk, and there may be no chunk to train on.
+/// Limits the steps to one chunk of leased data. Returns 0 if there is no chunk to train on.
 std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr) return steps;
   const bool was_idle = ledger->is_idle();
   const auto part = ledger->next(now, finale_.work().chunks_per_second());
-  if (was_idle && part) finale_.work().train(now);  // Idle time is no part of our pace.
+  if (was_idle && part) finale_.work().train(now);  // Idle time does not count in our pace.
   return part ? std::min(steps, part->steps) : 0;
 }
 
@@ -491,7 +493,7 @@ bool GossipMode::rests(const Membership& members) const {
   return options_.centre_rests && peers.size() > 1 && peers.front() == self_;
 }
 
-/// Steps that a resting centre counts now, so that it is as far as the slowest of the others.
+/// The steps that a resting centre counts to catch up with the slowest of the other peers.
 std::uint64_t GossipMode::followed_steps(const Membership& members) const {
   std::optional<std::uint64_t> least;
   for (const PeerId peer : members.view().peers()) {
@@ -548,7 +550,7 @@ void GossipMode::next_job(Time now, Membership& members, Effects& out, std::vect
 
 std::uint64_t GossipMode::job_steps(Time now) {
   const std::uint64_t to_trigger = std::max(trigger_.next(), step_ + 1) - step_;
-  // Two jobs a period, so that a force is in the model before the next snapshot of the model.
+  // Run two jobs per period, so that a force enters the model before the next snapshot.
   std::uint64_t steps = std::max<std::uint64_t>(1, period() / 2);
   if (steps_per_second_ > 0) {
     const double affordable = steps_per_second_ * seconds(options_.job_max);
@@ -585,7 +587,7 @@ Time GossipMode::deadline() const {
       !waits_for_mean_) {
     earliest = std::min(earliest, course_.barrier_deadline());
   }
-  // While a job runs, the end of that job is all we wait for.
+  // If we leave while a job runs, we wait only until that job ends.
   if (settles()) earliest = std::min(earliest, settle_until_);
   if (course_.is_leaving()) return std::min(earliest, course_.linger_deadline());
   const Ledger* ledger = finale_.work().ledger();

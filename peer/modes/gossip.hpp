@@ -1,4 +1,4 @@
-// Mode `gossip`: local steps at each peer's own pace, and a pair exchange after some of them.
+// Mode `gossip`: local steps at each peer's own pace, and exchanges between pairs of peers.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,23 @@
 
 namespace gv {
 
-/// Totals since the start.
+/// Totals since this peer started.
 struct GossipCounts {
   std::uint64_t jobs = 0;
   std::uint64_t forces_applied = 0;
-  std::uint64_t forces_dropped = 0;  ///< Forces dropped with the model for which they were meant.
-  std::uint64_t triggers = 0;        ///< Times an exchange was due.
-  std::uint64_t idle_rounds = 0;     ///< Exchanges due in rounds whose pairing left us no partner.
-  std::uint64_t missed_rounds =
-      0;  ///< Exchanges due while we had no usable partner or could not act.
+  /// Forces that were dropped together with the model for which they were computed.
+  std::uint64_t forces_dropped = 0;
+  std::uint64_t triggers = 0;  ///< Times that an exchange was due.
+  /// Exchanges that were due in a round whose pairing gave us no partner.
+  std::uint64_t idle_rounds = 0;
+  /// Exchanges that were due while we had no usable partner or could not act.
+  std::uint64_t missed_rounds = 0;
   std::uint64_t models_fetched = 0;
 };
 
-/// Local steps at our own pace, and an exchange with one other peer after every `period_steps` of
-/// them. With the swarm's budget, all peers end together with the mean of their models (Finale).
+/// Makes local steps at our own pace, and one exchange with another peer after every `period_steps`
+/// steps. If the swarm has a common budget, all peers end together with the mean of their models
+/// (Finale).
 class GossipMode final : public Mode {
  public:
   /// `signer` has the key of `self` and must outlive the mode.
@@ -59,13 +62,13 @@ class GossipMode final : public Mode {
   void hold_end(bool held) override { course_.hold_end(held); }
   void wind_down(Time now, Effects& out) override;
   bool has_wound_down() const override { return is_still() && course_.has_parted(); }
-  /// Downloads a model if ours fell behind.
+  /// Downloads a model if ours is too far behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
   bool is_idle() const override {
     return finale_.mean() != nullptr ? finale_.mean()->is_idle() : forces_.empty();
   }
-  /// The course of the mean, once that has begun: it decides when we leave.
+  /// Our own course or, once the mean has begun, the mean's course, which decides when we leave.
   const Course& course() const override {
     return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
   }
@@ -82,12 +85,12 @@ class GossipMode final : public Mode {
   const GossipCounts& counts() const { return counts_; }
   const PairExchange& exchange() const { return exchange_; }
   const Population& population() const { return population_; }
-  /// Entries kept for exchanges and downloads.
+  /// Number of entries kept for exchanges and downloads; at most held_max().
   std::size_t held() const {
     return exchange_.held() + fetch_.held() + server_.held() + review_.held() + sources_.size() +
            sketched_.size() + tried_.size() + (fetched_ ? 1 : 0);
   }
-  /// The most that held() returns if this many other peers were ever met.
+  /// The largest possible value of held() if we have ever met `others` other peers.
   static std::size_t held_max(std::size_t others);
 
  private:
@@ -109,7 +112,7 @@ class GossipMode final : public Mode {
     return course_.jobs_under_way() == 0 && !exchange_.in_flight() && forces_.empty() &&
            !is_fetching();
   }
-  /// True if the next thing for which we wait is settle_until_.
+  /// True if we are waiting for work to settle, at most until settle_until_.
   bool settles() const {
     if (!course_.is_leaving()) return finale_.is_ending() && exchange_.in_flight();
     return course_.jobs_under_way() == 0 && !course_.is_last_job_asked();
@@ -140,40 +143,43 @@ class GossipMode final : public Mode {
   std::uint64_t session_;
   PairExchange exchange_;
   StateDownload fetch_;
-  std::vector<float> fetch_values_;  ///< The values that `fetch_` has received.
-  std::vector<PeerId> sources_;      ///< Sources of the download whose models were not refused.
-  /// Peers that we have asked for a model since we joined or woke up. When all of them fail, we ask
-  /// peers that we have heard of since, before we train on without a download.
+  /// The values of the download under way, as far as they have arrived.
+  std::vector<float> fetch_values_;
+  std::vector<PeerId> sources_;  ///< Sources of the download whose models we have not refused.
+  /// Peers that we have asked for a model since we joined or woke up. If all of them fail, we first
+  /// ask peers that we have met since, and only then train on without a download.
   std::set<PeerId> tried_;
   TransferNumbers reviews_;
   ModelReview review_;
   Rng review_draws_;
-  std::optional<DownloadedModel> doubtful_;  ///< A downloaded model under review.
-  SnapshotPtr first_model_;                  ///< Our model while we join, for a review.
-  std::map<PeerId, Time> sketched_;          ///< When we last sent each peer a sketch.
+  std::optional<DownloadedModel> doubtful_;  ///< A downloaded model whose review is not finished.
+  /// Our model from before we joined, with which a download is compared.
+  SnapshotPtr first_model_;
+  std::map<PeerId, Time> sketched_;  ///< When we last sent a sketch to each peer.
   StateServer server_;
   std::uint64_t states_served_ = 0;
   Population population_;
   Finale finale_;
 
-  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean which the
+  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean that the
                                  ///< others are about to make.
-  /// By this time the peers that we can meet at our start have said hello. Until then a download
-  /// waits for a witness, if there can be one.
+  /// By this time all peers that we can meet at our start have said hello. Until then, the review
+  /// of a download waits for a witness, if there can be one.
   Time meets_until_{};
   bool has_snapshot_ = false;
   Time settle_until_{};
   std::uint64_t step_ = 0;
-  Time offers_chunks_at_{};  ///< When an idle peer may offer an exchange again.
+  Time offers_chunks_at_{};  ///< The earliest time at which an idle peer offers its next exchange.
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
-  /// Distance of the two models in the last exchange before the force: a sample of the spread.
+  /// The distance of the two models in the last exchange, before the force was applied. Used as a
+  /// sample of the spread.
   double last_distance_ = 0;
-  /// A peer that we refused while we were busy, and choose as our next partner. Used only by
-  /// uniform pairing, where a peer chooses its own partner.
+  /// A peer that asked us while we were busy, and that we choose as our next partner. Used only
+  /// with uniform pairing, in which a peer chooses its own partner.
   std::optional<PeerId> owed_;
-  bool topology_fits_ = true;               ///< True if the topology fitted in the last round.
-  std::vector<Force> forces_;               ///< Committed forces that the next job adds.
+  bool topology_fits_ = true;  ///< True if the topology suited the live peers in the last round.
+  std::vector<Force> forces_;  ///< Forces from finished exchanges, which the next job adds.
   std::optional<DownloadedModel> fetched_;  ///< A downloaded model that the next job adopts.
   GossipCounts counts_;
 };

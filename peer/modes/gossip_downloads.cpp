@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-/// A sketch takes a pass over the model, so each peer gets at most one in this time.
+/// Each peer gets at most one sketch within this time, because making one takes a pass over the
+/// model.
 constexpr Duration sketch_period = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -20,15 +21,15 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
   review_.receive(from, message);
   if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
   const auto* request = std::get_if<StateRequest>(&message);
-  // A model has no stages; a peer that asks for stages would take the places of others.
+  // Our model has no stages. A peer that asks for stages would take up places meant for others.
   if (request == nullptr || request->id.stage != 0) return;
   const bool is_there = exchange_.snapshot() != nullptr;
   if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
 }
 
-/// The exchange's snapshot, so that no separate copy of the model is kept for newcomers. Its
-/// version is unique because all peers' models differ. The snapshot is copied only if it holds more
-/// than the values.
+/// Returns our state for a newcomer. Uses the exchange's snapshot, so that newcomers need no
+/// separate copy of the model. The snapshot is copied only if it holds more than the parameters.
+/// The version is unique, because all peers' models differ.
 StateServer::State GossipMode::own_state() {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   StateServer::State state{
@@ -51,17 +52,17 @@ void GossipMode::fetch_from(Time now, std::vector<PeerId> sources, Effects& out)
   collect();
 }
 
-/// True if a model is on its way to us, or waits to be reviewed or adopted.
+/// True if a model is being downloaded, or waits to be reviewed or adopted.
 bool GossipMode::is_fetching() const {
   return fetch_.is_waiting() || doubtful_.has_value() || fetched_.has_value();
 }
 
 std::size_t GossipMode::held_max(std::size_t others) {
-  // A download comes first, then the review of its model, for which the source is no witness, and
-  // then the model alone waits for a job. Each of them ends before the next download begins.
+  // A download passes through three phases: the transfer, the review by peers other than the
+  // source, and the wait of the model for a job. Each phase ends before the next download begins.
   const std::size_t witnesses = others - std::min<std::size_t>(others, 1);
   const std::size_t fetching = std::max({others, ModelReview::held_max(witnesses), std::size_t{1}});
-  // Each peer may be among the sources, have a sketch of our model, and have been tried.
+  // Each peer may be in three tables: as a source, as a receiver of our sketch, and in `tried_`.
   constexpr std::size_t tables = 3;
   return PairExchange::held_max(others) + StateServer::Options{}.served_max + fetching +
          tables * others;
@@ -74,7 +75,7 @@ void GossipMode::give_up_download() {
   fetched_.reset();
 }
 
-/// Peers that can say how far their models are from that of `source`, in random order.
+/// Returns the peers that can compare their models with that of `source`, in random order.
 std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& members) {
   std::vector<PeerId> witnesses;
   for (const PeerId peer : members.view().peers()) {
@@ -84,20 +85,21 @@ std::vector<PeerId> GossipMode::witnesses_of(PeerId source, const Membership& me
   return witnesses;
 }
 
-/// Takes over a downloaded model that is near the models of other peers. Its step is believed only
-/// up to the largest step of a witness.
+/// Accepts a downloaded model if it is near the models of other peers. Limits its step to the
+/// largest step of a witness.
 void GossipMode::review_download(Time now, const Membership& members, Effects& out) {
   if (!doubtful_) return;
   const PeerId source = doubtful_->source;
   if (!review_.is_under_way()) {
     const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
-    if (!own) return;  // The job under way copies our own model.
+    if (!own) return;  // The job under way will copy our own model.
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    // No witness can come if we and the source are the only peers that may take part.
+    // If only we and the source may take part, there can be no witness, so the review does not
+    // wait.
     const Time until = members.admits_third(source) ? meets_until_ : now;
     double norm = norm_of(own->values);
-    // A model that has made no step may be near zero, so it says little about trained ones. It
-    // then counts as one whose weights are about 1.
+    // A model without any steps may be near zero, so its norm says little about trained models. In
+    // that case, assume weights of about 1.
     if (step_ == 0) norm = std::max(norm, std::sqrt(static_cast<double>(values.size())));
     review_.begin(now, reviews_.next_state(self_), values, norm, review_draws_.next(), until);
   }
@@ -112,7 +114,8 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   }
   doubtful_.reset();
   out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
-  // A model of ordinary length that is far from others may come from a peer that was cut off.
+  // If a model has an ordinary norm but is far from others, its source may only have been cut off
+  // from them, so we do not blame the source.
   if (verdict->problem == Reason::norm_exceeded) {
     exchange_.blame(now, source, verdict->problem, out);
   }
@@ -155,8 +158,8 @@ bool GossipMode::should_fetch(const Membership& members) const {
   });
 }
 
-/// Peers that have made more steps than we and have not been asked for their model, the most steps
-/// first. From now on they count as asked.
+/// Returns the peers that have made more steps than we have and were not asked for their model,
+/// most steps first. Marks them as asked.
 std::vector<PeerId> GossipMode::take_candidates(const Membership& members) {
   std::vector<const Member*> ahead;
   for (const PeerId peer : members.view().peers()) {
@@ -174,8 +177,8 @@ std::vector<PeerId> GossipMode::take_candidates(const Membership& members) {
   return candidates;
 }
 
-/// A newcomer begins its download with the first peer that it meets, which may be dead by then. So
-/// those that it meets meanwhile become sources, too.
+/// Adds sources to the download under way. A newcomer begins a download with the first peer that it
+/// meets, which may die, so peers that it meets later become sources as well.
 void GossipMode::add_sources(Time now, const Membership& members, Effects& out) {
   if (course_.phase() != Phase::joining || !fetch_.is_waiting()) return;
   std::vector<PeerId> met = take_candidates(members);
@@ -186,8 +189,8 @@ void GossipMode::add_sources(Time now, const Membership& members, Effects& out) 
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   if (Ledger* ledger = finale_.work().ledger()) ledger->give_up_leases();
-  // At the end our last job may still run. A download would not be reviewed or adopted any more,
-  // and we would wait for it instead of for the others.
+  // At the end our last job may still be running. We would then wait for a download that is never
+  // reviewed or adopted, instead of waiting for the others.
   const bool has_ended =
       finale_.is_ending() || (finale_.is_on() && course_.phase() != Phase::training);
   if (course_.phase() == Phase::joining || has_ended) return;
@@ -198,22 +201,23 @@ void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   fetch_from(now, take_candidates(members), out);
 }
 
-/// True if a finished download may be taken over now.
+/// True if a finished download may be adopted now.
 bool GossipMode::may_adopt() {
   if (!fetched_) return false;
   const bool trains = course_.phase() == Phase::training && !course_.is_leaving();
-  if (population_.is_copying() && !trains) {  // Nothing more would be learned with the model.
+  if (population_.is_copying() && !trains) {  // Training is over, so copying is useless.
     fetched_.reset();
     population_.give_up();
     return false;
   }
-  // Exchanges are about the model that we give up. The one under way may end, but no other begins.
+  // Exchanges use the model that we are about to give up. The exchange under way may end, but no
+  // other may begin.
   exchange_.set_snapshot(nullptr, 0);
   has_snapshot_ = false;
   return !exchange_.in_flight();
 }
 
-/// Makes the job begin with the download; false if it is no longer wanted.
+/// Makes the job adopt the download. Returns false if the download is unsound or no longer needed.
 bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   DownloadedModel model = *std::move(fetched_);
   fetched_.reset();
@@ -225,13 +229,14 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
     return false;
   }
   if (model.step < step_ && course_.phase() != Phase::joining) return false;
-  // The forces were meant for the model that we are about to give up.
+  // The forces were meant for our previous model.
   counts_.forces_dropped += forces_.size();
   forces_.clear();
   trigger_.begin_at(model.step);
   if (Ledger* ledger = finale_.work().ledger()) ledger->lose();
   job.add(task::AdoptModel{std::move(model)});
-  // The download has been reviewed, and the job makes another copy of the model.
+  // The download has been reviewed, so our first model is no longer needed. The job makes another
+  // copy.
   first_model_.reset();
   if (course_.phase() == Phase::joining) {
     finale_.work().train(now);

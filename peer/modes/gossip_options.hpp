@@ -1,4 +1,4 @@
-// Options of mode `gossip`: when a peer exchanges, with whom, and how strongly.
+// Options of mode `gossip`: when a peer exchanges, with which peer, and how strongly.
 #pragma once
 
 #include <chrono>
@@ -14,29 +14,32 @@
 
 namespace gv {
 
-/// How often and how strongly a peer exchanges. The layout in `exchange` is filled in from the
-/// course.
+/// How often and how strongly a peer exchanges. The course determines the layout in `exchange`.
 struct GossipOptions {
-  std::uint64_t period_steps = 16;  ///< Nominal local steps between exchanges; see TriggerKind.
-  TriggerKind trigger = TriggerKind::steps;  ///< PairingKind::matching needs the rounds of `steps`.
-  double target_spread = 0;                  ///< Desired distance for TriggerKind::spread.
+  /// The nominal number of local steps between exchanges; see TriggerKind.
+  std::uint64_t period_steps = 16;
+  TriggerKind trigger = TriggerKind::steps;  ///< Must be `steps` for PairingKind::matching, because
+                                             ///< only `steps` has rounds.
+  double target_spread = 0;  ///< The desired distance of models, for TriggerKind::spread.
   PairingKind pairing = PairingKind::matching;
-  /// Partners are neighbours in this topology. It must run as pairs (problem_with_pairs), and be a
-  /// graph for uniform pairing. While it does not fit the live peers, any two peers may meet.
+  /// Partners are neighbours in this topology. It must work with pair exchanges
+  /// (problem_with_pairs), and with uniform pairing it must be a graph. While it does not suit the
+  /// live peers, any two peers may meet.
   Topology topology;
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
-  /// Scale alpha with the learning rate (as EASGD does with a fixed rho).
+  /// True if alpha is scaled with the learning rate (like EASGD with a fixed rho).
   bool alpha_with_learning_rate = false;
-  /// Only for a star: the peer with the smallest id answers exchanges, but neither trains nor asks
-  /// for any (EASGD's centre), unless it is alone.
+  /// Only for a star. If true, the peer with the smallest id is a centre (as in EASGD): it answers
+  /// exchanges, but neither trains nor begins any, unless it is alone.
   bool centre_rests = false;
-  double peak_learning_rate = 0;  ///< Learning rate at which alpha is used unscaled.
-  /// A peer that joins or wakes up this many periods behind another downloads a model.
+  double peak_learning_rate = 0;  ///< The learning rate at which alpha is used unscaled.
+  /// If a peer that joins or wakes up is this many periods behind another peer, it downloads a
+  /// model.
   std::uint64_t catch_up_periods = 8;
-  Duration job_max = std::chrono::milliseconds(250);  ///< Desired longest duration of a job.
+  Duration job_max = std::chrono::milliseconds(250);  ///< The longest time that a job should take.
   PairExchange::Options exchange;
   PopulationOptions population;
-  AllReduceOptions mean;  ///< With the swarm's budget: how the common end is computed.
+  AllReduceOptions mean;  ///< How the common mean at the end of the swarm's budget is computed.
 };
 
 }  // namespace gv

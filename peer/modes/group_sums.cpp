@@ -1,4 +1,4 @@
-// Numbers the sums of groups and hands them their blocks.
+// Numbers the sums of a group, and passes blocks to the sums they belong to.
 #include "peer/modes/group_sums.hpp"
 
 #include <algorithm>
@@ -46,7 +46,7 @@ StageValues GroupSums::blank(std::size_t size) {
 const std::vector<GroupSum>& GroupSums::sums_of(std::uint32_t stage, std::uint32_t micro_batch,
                                                 bool backward) const {
   if (backward) return options_.stages[stage].backward_sums;
-  // The micro-batches of a test follow those of the run.
+  // The micro-batches of a test have larger numbers than those of the run.
   const bool is_test = micro_batch >= options_.micro_batches;
   return is_test ? sums_in_tests_[stage] : options_.stages[stage].forward_sums;
 }

@@ -1,4 +1,4 @@
-// The sums that the members of a group make inside their passes through a stage.
+// Makes the sums that the members of a group need during their passes through a stage.
 #pragma once
 
 #include <compare>
@@ -18,7 +18,7 @@
 
 namespace gv {
 
-/// Names a sum of a run: its pass, and the part of the pass that it follows.
+/// Names one of a run's sums by the pass, and by the part of the pass that precedes the sum.
 struct GroupSumName {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;
@@ -28,38 +28,40 @@ struct GroupSumName {
   auto operator<=>(const GroupSumName&) const = default;
 };
 
-/// One peer's sums under way. Their numbers are functions of their names, so members agree on them
-/// without messages. A block of a sum that this peer has not opened yet waits. Pure.
+/// Follows a peer's sums under way. The number of each sum follows from its name, so members agree
+/// on numbers without messages. If a block belongs to a sum that this peer has not opened yet, the
+/// block is kept. Pure.
 class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
 
-  /// Sums belong to this generation from now on. Its runs have at most `micro_batches`.
+  /// Starts a generation whose runs have at most `micro_batches` each.
   void enter(std::uint64_t generation, std::size_t micro_batches);
   void leave();
-  /// Sums belong to this run from now on. The last run's sums are over.
+  /// Starts a run, and ends all sums of the previous one.
   void begin(std::uint64_t run);
 
-  /// The sums of a pass, between its parts.
+  /// The sums of a pass: one between each part and the next.
   const std::vector<GroupSum>& sums_of(std::uint32_t stage, std::uint32_t micro_batch,
                                        bool backward) const;
-  /// Opens a sum over `members`, whose slices are cut as in `place`. Returns the memory for our
+  /// Opens a sum over `members`, divided into slices as in `place`. Returns the memory for our
   /// summand.
   StageValues open(const GroupSumName& name, const std::vector<PeerId>& members,
                    const GroupPlace& place);
-  /// Our summand is written.
+  /// Call when our summand has been written.
   void ready(const GroupSumName& name, Effects& out);
-  /// The sum; null until it is complete.
+  /// The result of the sum; null until the sum is complete.
   StageValues result(const GroupSumName& name) const;
   void close(const GroupSumName& name);
 
-  /// True for pieces of such sums, in any run.
+  /// True if the id names a piece of a group sum, in any run.
   bool owns(const TransferId& id) const {
     return id.kind == TransferKind::piece && id.stage >= first_id_;
   }
-  /// The stage whose group sums, for an id that is ours.
+  /// Returns the stage to which a group sum's id belongs. Call it only for ids for which owns() is
+  /// true.
   std::uint32_t stage_of(const TransferId& id) const { return id.stage - first_id_; }
-  /// True if the block is useful now, or later in this run or the next.
+  /// Takes a block. Returns true if the block is useful now, later in this run, or in the next run.
   bool receive(PeerId from, const Block& block, Effects& out);
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
@@ -71,24 +73,25 @@ class GroupSums {
  private:
   /// The name of the sum to which a piece belongs; nullopt if the run has no such sum.
   std::optional<GroupSumName> name_of(const TransferId& id) const;
-  /// The index of a piece's sum, counted from the first sum of this run.
+  /// The index of the sum that a piece belongs to, counted from the first sum of this run.
   std::uint64_t place_in_run(const TransferId& id) const;
   std::uint64_t sums_in_run() const { return 2 * micro_batches_ * parts_max_; }
   StageValues blank(std::size_t size);
 
   PeerId self_;
   PipelineOptions options_;
-  std::vector<std::vector<GroupSum>> sums_in_tests_;  ///< Forward sums of tests, by stage.
-  std::uint32_t first_id_ = 0;  ///< Takes the place of a stage's number; follows the numbers of all
-                                ///< parts.
-  std::size_t parts_max_ = 1;   ///< Largest number of sums in a pass.
+  /// The sums of each stage's forward pass in tests.
+  std::vector<std::vector<GroupSum>> sums_in_tests_;
+  std::uint32_t first_id_ = 0;  ///< The id of stage 0's group sums, used in place of a stage
+                                ///< number. It is above the numbers of all parts.
+  std::size_t parts_max_ = 1;   ///< The largest number of sums in a pass.
   std::uint64_t key_ = 0;
   std::size_t micro_batches_ = 0;
   std::uint64_t run_ = 0;
   std::map<GroupSumName, AllReduce> sums_;
   EarlyBlocks early_;
-  std::map<std::size_t, VectorPool> pools_;  ///< Pools by the size of their vectors.
-  std::uint64_t bytes_sent_ = 0;             ///< Bytes sent in closed sums.
+  std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
+  std::uint64_t bytes_sent_ = 0;             ///< Bytes sent in sums that have been closed.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Draws judges and counts verdicts.
+// Draws judges, and counts their verdicts.
 #include "peer/modes/judges.hpp"
 
 #include <algorithm>
@@ -11,15 +11,16 @@
 namespace gv {
 namespace {
 
-/// Number of judges of a sitting, if there are enough peers.
+/// Number of judges for a sitting, if there are enough peers.
 constexpr std::size_t judges_count = 3;
-/// Counts of samples lag, so other peers may be this many sittings ahead of us or behind us.
+/// Counts of samples lag behind, so other peers may be this many sittings ahead of us or behind us.
 constexpr std::uint64_t apart_max = 4;
 /// Reports are read at most this often, because reading takes a pass over all members.
 constexpr Duration reads_every = std::chrono::milliseconds(50);
 
 bool has_vote(const Member& member) {
-  // A suspected peer keeps its vote. Otherwise a hostile peer could take the vote from all others.
+  // A suspected peer keeps its vote. Otherwise a hostile peer could take away the others' votes by
+  // suspecting them.
   return is_live(member.state) && member.progress.work && member.progress.phase != Phase::joining;
 }
 
@@ -36,7 +37,8 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
   });
   count_votes(now, all, panel);
   due_ = 0;
-  if (panel != nullptr) return;  // The panel measures when the peers test the model.
+  if (panel != nullptr)
+    return;  // A panel measures whenever all peers test the model, so no judges are drawn.
   const std::uint64_t first = sitting_ - std::min(sitting_, apart_max);
   for (std::uint64_t sitting = std::max<std::uint64_t>(1, first); sitting <= sitting_ + apart_max;
        ++sitting) {
@@ -46,8 +48,8 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
 
 void Judges::count_votes(Time now, const std::vector<Voter>& all,
                          const std::vector<PeerId>* panel) {
-  // If a stage is lost, the peers of a pipeline go back together, and may reach a sitting a second
-  // time.
+  // If a stage is lost, the peers of a pipeline roll back together, and may reach the same sitting
+  // again. In that case, verdicts from later sittings do not count.
   const auto counts = [&](const Voter& voter) {
     return panel == nullptr || (std::ranges::find(*panel, voter.peer) != panel->end() &&
                                 voter.verdict->sitting <= sitting_);
@@ -63,7 +65,8 @@ void Judges::count_votes(Time now, const std::vector<Voter>& all,
   }
 }
 
-/// The indices of the judges in `all`; equal at all peers that know the same voters.
+/// Returns the judges, as indices in `all`. All peers that know the same voters draw the same
+/// judges.
 std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
                                            const std::vector<Voter>& all) const {
   std::vector<std::size_t> places(all.size());
@@ -79,16 +82,16 @@ std::vector<std::size_t> Judges::drawn_for(std::uint64_t sitting,
   return places;
 }
 
-/// True if the sitting has begun and we are one of its judges, or most of its judges have the
-/// target.
+/// True if we have to measure, either because we are a judge of this sitting and it has begun, or
+/// because most of its judges have reached the target.
 bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) const {
   const std::vector<std::size_t> judges = drawn_for(sitting, all);
   const auto have_it = static_cast<std::size_t>(std::ranges::count_if(judges, [&](std::size_t at) {
     const std::optional<TargetVerdict>& verdict = all[at].verdict;
     return verdict && verdict->reached && verdict->sitting >= sitting;
   }));
-  // We are ahead of all others. A peer that was busy for a whole sitting has missed the previous
-  // one.
+  // A judge may also measure for the previous sitting, because we may be ahead of all others, and
+  // because a judge that was busy for a whole sitting has missed it.
   const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();
   const bool is_now = sitting <= sitting_ && sitting + 1 >= sitting_;
   return (is_judge && is_now) || 2 * have_it > judges.size();

@@ -1,4 +1,4 @@
-// Writes and judges the notes of a run's end.
+// Writes and checks the notes that tell how a run ended.
 #include "peer/modes/mean_end.hpp"
 
 #include <algorithm>
@@ -6,7 +6,8 @@
 namespace gv {
 namespace {
 
-/// Far more peers than a mean has. Other peers may claim any number.
+/// Upper bound of the number of models in a mean. It is needed because other peers may claim any
+/// number; real means have far fewer.
 constexpr std::uint64_t models_max = 0xffff;
 
 }  // namespace
@@ -14,7 +15,8 @@ constexpr std::uint64_t models_max = 0xffff;
 std::shared_ptr<const SwarmNote> MeanEnd::note_of(const ModelVersion& version) const {
   if (version.step < version_step || !note.end) return nullptr;
   auto own = std::make_shared<SwarmNote>(note);
-  // Before the mean a version had as many samples as steps, and the mean adds one for each model.
+  // Before the mean, the samples in a version equal its steps. The mean adds one sample for each
+  // model.
   const std::uint64_t models = version.samples - std::min(version.samples, version.step - 1);
   own->end->models = std::min(models, models_max);
   own->end->lineage = version.lineage;

@@ -1,4 +1,4 @@
-// The end of a run by a common mean: what a replica keeps of it, and whether it still counts.
+// Describes how a run ends with a common mean, and checks whether a later run has more to do.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,26 @@
 
 namespace gv {
 
-/// What becomes of a replica with the mean. The mean's version is beyond the steps of all peers, so
-/// that it counts for more than any model; the replica itself stays at a true number of steps, from
-/// which a later run goes on.
+/// How a replica ends with the mean. The step in the mean's version is beyond the steps of all
+/// peers, so the mean takes precedence over any other model. The replica itself keeps a real number
+/// of steps, from which a later run continues.
 struct MeanEnd {
-  std::uint64_t version_step = 0;  ///< Step of the mean's version.
-  std::uint64_t step = 0;          ///< Step at which the replica stays.
-  SwarmNote note;                  ///< The checkpoint's note, with how the run has ended.
+  std::uint64_t version_step = 0;  ///< The step in the mean's version.
+  std::uint64_t step = 0;          ///< The replica's own step.
+  SwarmNote note;                  ///< The checkpoint's note about the end of the run.
 
-  /// The note of a checkpoint with the model of that version; null if it is not the mean.
+  /// Returns the note for a checkpoint of the model with that version; null if that model is not
+  /// the mean.
   std::shared_ptr<const SwarmNote> note_of(const ModelVersion& version) const;
 };
 
-/// The first version of a peer that has resumed with the mean. It is the one that the mean had if
-/// the limits of the run are the same, so that two means are told apart. `version_step` as above.
+/// Returns the first version of a peer that has resumed with the mean. If the run's limits are
+/// unchanged, this equals the version of the mean that ended the run, so that peers can tell two
+/// means apart. For `version_step`, see MeanEnd.
 ModelVersion version_of(const RunEnd& end, std::uint64_t version_step);
 
-/// True if a run with these limits ends where the other has ended: if no limit is higher, or if one
-/// that had ended it is not.
+/// True if a run with the limits `run` has nothing to add to a run that ended as `end` states. This
+/// is so if no limit is higher, or if a limit that ended the earlier run is not higher.
 bool is_over_for(const SwarmWorkOptions& run, const RunEnd& end);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Rounds of mixing, and the jobs they need.
+// Runs the rounds of mixing, and the jobs they need.
 #include "peer/modes/mixing.hpp"
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 namespace gv {
 namespace {
 
-/// Judges settings by the rules of a config.
+/// Returns a function that says why the config forbids a settings revision. The function returns an
+/// empty text if the revision is allowed.
 std::function<std::string(const SettingsRevision&)> problem_of_revision(
     const MixingOptions& options) {
   if (!options.read_revision) return {};
@@ -26,7 +27,7 @@ std::function<std::string(const SettingsRevision&)> problem_of_revision(
   };
 }
 
-/// Each round says which part of the data is whose.
+/// Removes the ledger, because in mixing each round determines which data a peer trains on.
 CourseOptions without_ledger(CourseOptions course) {
   course.work = without_ledger(std::move(course.work));
   return course;
@@ -41,7 +42,7 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course, const Mixin
           .revision_problem = problem_of_revision(options)};
 }
 
-/// The hosts of the generation's peers, as all peers in it know them.
+/// Returns the host of each peer as an index. All peers of the generation compute the same indices.
 std::vector<std::size_t> hosts_of(const std::vector<PeerId>& peers, const Generation& generation) {
   if (generation.hosts.empty()) return {};
   std::vector<std::uint64_t> keys;
@@ -94,7 +95,7 @@ MixingCounts MixingMode::counts() const {
 void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   finale_.work().begin(now);
-  // Models differ, so a version only says how far a peer is and that it belongs to this run.
+  // Peers' models differ, so a version only states how far a peer is, and to which run it belongs.
   generations_.agreement().set_version(
       {.step = step,
        .samples = std::max(course_.options().work.resumed.samples, step * options_.batch),
@@ -102,14 +103,14 @@ void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   follow_budget(now);
 }
 
-/// If all peers make the same steps, the version says how much of the swarm's budget is used up.
+/// Updates the used part of the swarm's budget from our version, if all peers make the same steps.
 void MixingMode::follow_budget(Time now) {
   if (finale_.is_on() && is_in_step(options_.rule)) {
     finale_.work().agree_on(now, generations_.agreement().version().samples);
   }
 }
 
-/// Samples that all peers of the generation take in one step.
+/// The number of samples that all peers of the generation take in one step.
 std::uint64_t MixingMode::samples_together() const {
   const bool has_resting = finale_.is_on() && options_.rule.centre_rests && order_.size() > 1;
   const std::uint64_t growth =
@@ -137,8 +138,8 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
 }
 
-/// Stops training once the swarm's budget is used up, and follows the mean. True if the mean has
-/// begun and no other work is left.
+/// Stops training once the swarm's budget is used up, and follows the mean. Returns true if the
+/// mean has begun and no other work is left.
 bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -151,7 +152,7 @@ bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   return finale_.follow(now, is_still, *this, course_, members, out, jobs);
 }
 
-/// Leaves the generation for good. A round is still mixed if all its messages have arrived.
+/// Leaves the generation for good. A round whose messages have all arrived is still mixed.
 void MixingMode::end_rounds(Time now, Effects& out) {
   generations_.leave_for_good(now, Phase::done, out);
   const auto ended = ends_;
@@ -195,9 +196,9 @@ void MixingMode::look_after_generation(Time now, Effects& out) {
   generations_.agree(now, planner_, out);
 }
 
-/// Something is wrong: ends the generation for all.
+/// Ends the generation for all peers because something is wrong.
 void MixingMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
-  // We have left, and a round remains whose messages have all arrived.
+  // We have left. At most one round remains to be mixed, and its messages have all arrived.
   if (finale_.is_ending() || course_.winds_down()) return;
   if (generations_.disturb(now, blamed, out)) abandon();
 }
@@ -213,13 +214,13 @@ void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
 }
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
-  // Messages of the last generation that were not mixed still show what neighbours know.
+  // Messages of the last generation that we have not mixed yet still show what neighbours know.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     take_messages(unbounded_staleness, left_over_);
   }
   told_ = false;
   order_ = generation.order;
-  // Ranks follow the order of ids; a generation may order its peers differently.
+  // Ranks follow the order of ids, so they do not depend on the order that the generation chose.
   std::ranges::sort(order_);
   rank_ = static_cast<std::size_t>(std::ranges::find(order_, self_) - order_.begin());
   go_by(generation, out);
@@ -235,7 +236,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
                     .hosts = hosts_};
   const auto own = std::ranges::find(generation.order, self_) - generation.order.begin();
   const PeerId source = generation.sources[static_cast<std::size_t>(own)];
-  // A peer that lacks a state asks one that has it, and others to confirm it.
+  // A peer that lacks the state requests it from one peer, and asks others to confirm it.
   gives_state_ = source == self_ && generation.sources != generation.order;
   if (source != self_) {
     states_.fetch(now, generation, source, false, out);
@@ -263,8 +264,8 @@ void MixingMode::abandon() {
 
 // ---- Rounds ----
 
-/// Steps of the round that begins at `step`: a period, but never beyond the budget. A centre that
-/// serves workers counts the steps that its workers have made on average.
+/// The number of steps in the round that begins at `step`: a period, or fewer at the end of the
+/// budget. A centre that serves workers counts the average number of steps of its workers.
 std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   if (serves()) {
     const std::size_t senders = plan_->turn(rank_, round_).in.size();
@@ -280,12 +281,13 @@ std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
-/// Steps of the next round that our model has already made, in a round that was not ended.
+/// The number of steps of the next round that our model has already made, in a round that never
+/// ended.
 std::uint64_t MixingMode::carried_steps() const {
   return is_in_step(options_.rule) ? 0 : std::min(made_, steps_at(step()));
 }
 
-/// True if we are a centre that rests. A centre without workers has no steps to follow.
+/// True if we are a centre that does not train. A centre without workers trains.
 bool MixingMode::rests() const {
   return options_.rule.centre_rests && rank_ == 0 && order_.size() > 1;
 }
@@ -293,12 +295,12 @@ bool MixingMode::rests() const {
 /// True if we are a centre that acts on each message as it arrives.
 bool MixingMode::serves() const { return rests() && !is_in_step(options_.rule); }
 
-/// Appends the messages of rounds up to `last` that have arrived and were not taken yet.
+/// Appends to `to` all messages of rounds up to `last` that have arrived and were not taken yet.
 void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) {
   std::ranges::move(box_.take(last, order_), std::back_inserter(to));
 }
 
-/// True if all messages for which the round waits are there.
+/// True if all messages that the round waits for have arrived.
 bool MixingMode::is_complete() const {
   if (serves()) return box_.has_news() || step() + steps_at(step()) >= course_.steps();
   const std::uint64_t staleness = options_.rule.staleness;
@@ -312,7 +314,7 @@ bool MixingMode::is_complete() const {
 }
 
 void MixingMode::go_on(Time now, Effects& out) {
-  // A round ends only when no job is under way, so the previous round's messages are mixed already.
+  // A round ends only when no job is running, so the previous round's messages have been mixed.
   if (!sent_ || ends_ || course_.jobs_under_way() > 0 || !is_complete()) return;
   const std::uint64_t staleness = options_.rule.staleness;
   ends_ = round_;
@@ -370,7 +372,8 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
-      // Our answer to a ballot says how far we are, so no message may end a round from now on.
+      // Abandon the round now. Our answer to a ballot says how far we are, so no later message may
+      // end a round.
       if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
@@ -390,7 +393,8 @@ void MixingMode::receive_own(Time now, PeerId from, const Message& message, Effe
   serve(out);
 }
 
-/// Sends our state, or sketches of it, to the peers that have asked, once a job has copied it.
+/// Sends our state, or sketches of it, to the peers that have asked. Does nothing until a job has
+/// copied the state.
 void MixingMode::serve(Effects& out) {
   const Generation* generation = generations_.current();
   if (state_ && generation != nullptr)
@@ -418,10 +422,10 @@ std::span<std::byte> MixingMode::place(PeerId from, const TransferId& id, std::u
 
 void MixingMode::lane_lost(Time now, PeerId peer, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->lane_lost(now, peer, out);
-  // Lanes to a peer that we refuse are closed, and nobody waits for its messages.
+  // We closed the lanes to a peer that we refuse, and we wait for none of its messages.
   if (!is_in_step(options_.rule) && generations_.agreement().refuses(peer)) return;
   const Generation* generation = generations_.current();
-  // Between generations a lost peer should not be waited for.
+  // Between generations every lost peer matters, because the ballot would wait for it.
   const bool concerns = generation == nullptr || (generation->contains(peer) &&
                                                   (course_.phase() != Phase::done || !is_idle()));
   if (concerns) disturb(now, {peer}, out);
@@ -434,13 +438,15 @@ void MixingMode::lane_refused(Time now, PeerId peer, Effects& out) {
 
 // ---- Jobs ----
 
-/// If the rule sends before the steps, messages are ready before the job is over.
+/// Sends the messages of the round. If the rule sends them before the steps, they are ready before
+/// the job ends.
 void MixingMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->gradient_ready(now, job, begin, out);
   if (job == 0 || job != round_job_) return;
   round_job_ = 0;
   if (!outbox_->sound) {
-    // Such a model would destroy those of our neighbours. The others go on without us.
+    // This model would destroy our neighbours' models, so we leave and the others continue without
+    // us.
     course_.fail();
     out.tell(mixing_divergence(step(), options_.rule));
     return;
@@ -491,9 +497,9 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
   gradient_ready(now, done.job.number, 0, out);
 }
 
-/// True if the others have ended the round of this job before us. They have counted it for us too,
-/// and we continue from the model of one of them. Where peers do not wait for each other, each
-/// counts its own.
+/// True if the other peers ended this job's round before us. They have counted the round for us
+/// too, and we continue from the model of one of them. If peers do not wait for each other, each
+/// counts its own rounds.
 bool MixingMode::is_overtaken(const Job& job) const {
   const Generation* generation = generations_.current();
   return is_job_in_step_ && generation != nullptr &&
@@ -553,13 +559,13 @@ void MixingMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   course_.post(std::move(job), jobs);
 }
 
-/// Adds the steps and the messages of the round to the job.
+/// Adds the round's steps and messages to the job.
 void MixingMode::begin_round(Time now, Job& job) {
   outbox_ = std::make_shared<MixOutbox>();
   round_job_ = course_.next_job_number();
   task::TakeSteps steps{.count = steps_at(step()), .from = {}, .rests = rests()};
   if (options_.is_leased) {
-    // A centre that rests has rank 0 and no part.
+    // A resting centre has rank 0 and takes no samples, so it does not count here.
     const std::size_t before =
         samples_together() < options_.batch * order_.size() && rank_ > 0 ? rank_ - 1 : rank_;
     steps.from = generations_.agreement().version().samples + before * steps.count * options_.batch;
@@ -583,7 +589,7 @@ void MixingMode::begin_round(Time now, Job& job) {
     job.add(steps);
     job.add(messages);
   }
-  // The messages are sent by then, so only our own next round waits.
+  // The measurement comes after the messages, so it delays only our own next round.
   if (finale_.is_on()) finale_.work().add_measurement(job);
 }
 

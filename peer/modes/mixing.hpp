@@ -1,4 +1,4 @@
-// Mode `mixing`: local steps, then a round of mixing with neighbours from a topology.
+// Mode `mixing`: local steps, then a round of mixing with the neighbours in a topology.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,33 @@
 
 namespace gv {
 
-/// Totals since the start.
+/// Totals since this peer started.
 struct MixingCounts {
-  std::uint64_t rounds = 0;       ///< Rounds that we mixed.
-  std::uint64_t generations = 0;  ///< Generations that we took part in.
-  std::uint64_t losses = 0;  ///< Times that we went on without lost peers. Several at once count
-                             ///< once.
+  std::uint64_t rounds = 0;       ///< Rounds that we have mixed.
+  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t losses = 0;  ///< Times that we continued after losing peers. The loss of several
+                             ///< peers at once counts once.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t messages_sent = 0;     ///< Made for a neighbour; lanes drop superseded ones.
-  std::uint64_t bytes_sent = 0;        ///< Bytes in these messages.
-  std::uint64_t messages_refused = 0;  ///< Messages of other peers that could not be read.
-  std::uint64_t messages_dropped = 0;  ///< Messages of peers that were too far ahead of us.
+  /// Messages made for neighbours, including superseded ones that a lane dropped.
+  std::uint64_t messages_sent = 0;
+  std::uint64_t bytes_sent = 0;        ///< Bytes of the messages in `messages_sent`.
+  std::uint64_t messages_refused = 0;  ///< Messages from other peers that could not be read.
+  /// Messages dropped because their senders were too far ahead of us.
+  std::uint64_t messages_dropped = 0;
 };
 
-/// Decentralised training in rounds. In each round a peer makes local steps, sends a message to the
-/// neighbours named by the rule's plan, and mixes the messages of its in-neighbours. Every peer has
-/// its own model. Ballots decide which peers take part and give each a rank, so all compute the
-/// same plan. A lost peer ends the generation for all; the next one begins with the current models
-/// and does not mix the round that was under way. Within a generation peers wait only for their
-/// neighbours, and with rule.staleness not for their newest rounds. If peers never wait, steps that
-/// a generation has outlived count for the next one's first round, so that a slow peer ends its
-/// rounds in short generations too, and a resting centre makes a round whenever messages have come.
-/// With the swarm's budget, all peers end together with the mean of their models (Finale).
+/// Trains in rounds, with exchanges only between neighbours. In each round a peer makes local
+/// steps, sends a message to the neighbours that the rule's plan names, and mixes the messages of
+/// its in-neighbours. Every peer has its own model. Ballots decide which peers take part and give
+/// each peer a rank, so all compute the same plan. If a peer is lost, the generation ends for all.
+/// The next generation begins with the current models, and the round that was under way is not
+/// mixed. Within a generation peers wait only for their neighbours. If rule.staleness is set, they
+/// do not wait for their neighbours' newest rounds. If peers never wait, the steps of a round that
+/// a generation did not finish count towards the first round of the next generation, so a slow peer
+/// finishes rounds even in short generations. A resting centre makes a round whenever messages have
+/// come. If the swarm has a common budget, all peers end together with the mean of their models
+/// (Finale).
 class MixingMode final : public Mode {
  public:
   /// `session` distinguishes this process from earlier ones of the same peer.
@@ -73,7 +77,7 @@ class MixingMode final : public Mode {
   bool is_idle() const override {
     return finale_.mean() != nullptr ? finale_.mean()->is_idle() : !ends_;
   }
-  /// The course of the mean, once that has begun: it decides when we leave.
+  /// Our own course or, once the mean has begun, the mean's course, which decides when we leave.
   const Course& course() const override {
     return finale_.mean() != nullptr ? finale_.mean()->course() : course_;
   }
@@ -88,16 +92,16 @@ class MixingMode final : public Mode {
   double steps_per_second() const override { return generations_.steps_per_second(); }
 
   MixingCounts counts() const;
-  /// Current options: a settings revision changes the rule and the period.
+  /// The current options. A settings revision changes the rule and the period.
   const MixingOptions& options() const { return options_; }
-  /// Peers of the newest generation, by rank.
+  /// The peers of the newest generation, by rank.
   const std::vector<PeerId>& ranks() const { return order_; }
-  /// The host of each of these peers, as in RoundPlan.
+  /// The host of each peer in ranks(), as an index (see RoundPlan).
   const std::vector<std::size_t>& hosts() const { return hosts_; }
-  /// In-neighbours and out-neighbours in the round under way.
+  /// The in-neighbours and the out-neighbours in the round under way.
   std::vector<PeerId> heard() const;
   std::vector<PeerId> out_neighbours() const;
-  /// Number of messages kept (RoundInbox::held).
+  /// Number of messages kept (see RoundInbox::held).
   std::size_t held() const { return box_.held(); }
 
  private:
@@ -134,32 +138,35 @@ class MixingMode final : public Mode {
   MixingOptions options_;
   StateTransfer states_;
   Finale finale_;
-  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean which the
+  bool waits_for_mean_ = false;  ///< True if we are a newcomer that waits for the mean that the
                                  ///< others are about to make.
   RoundInbox box_;
-  std::vector<PeerId> order_;  ///< Peers of the newest generation, by rank.
+  std::vector<PeerId> order_;  ///< The peers of the newest generation, by rank.
   std::size_t rank_ = 0;
-  std::vector<std::size_t> hosts_;  ///< Hosts by rank; empty if the topology does not use them.
+  std::vector<std::size_t> hosts_;  ///< Hosts by rank; empty if the topology ignores hosts.
   std::optional<RoundPlan> plan_;
-  std::optional<MixPlace> place_;  ///< Our place, which the next job passes on to the mixer.
-  bool told_ = false;      ///< True if a job has passed on our place in the newest generation.
-  bool switches_ = false;  ///< True if the next job passes a new rule on to the mixer.
-  std::uint64_t ruled_since_ = 0;  ///< Step from which the newest settings revision applies.
-  bool gives_state_ = false;       ///< True if peers of this generation download our state.
-  VectorPool::Vector state_;       ///< The copied state; kept until the generation ends.
+  std::optional<MixPlace> place_;  ///< Our place, until a job gives it to the mixer.
+  bool told_ = false;      ///< True if a job has been given our place in the newest generation.
+  bool switches_ = false;  ///< True if the next job gives a new rule to the mixer.
+  std::uint64_t ruled_since_ = 0;  ///< The step from which the newest settings revision applies.
+  bool gives_state_ = false;       ///< True if peers download our state in this generation.
+  VectorPool::Vector state_;       ///< A copy of our state, kept until the generation ends.
   std::uint64_t round_ = 0;        ///< The next round, or the one under way.
   bool sent_ = false;              ///< True if the messages of `round_` have been sent.
   std::uint64_t made_ = 0;         ///< Steps that our model has made since our last round ended.
-  std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty: none.
+  std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty if none.
   std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
-  /// Unmixed messages of the last generation, for the next job.
+  /// Messages of the last generation that the next job still has to mix.
   std::vector<MixMessage> left_over_;
-  bool unsent_ = false;  ///< True if no peer got our messages of the last generation's open round.
-  std::uint64_t round_job_ = 0;        ///< The job that makes messages; 0: none.
-  bool is_job_in_step_ = false;        ///< True if the newest steps are of a rule that waits.
+  /// True if we never sent our messages of the last generation's unfinished round.
+  bool unsent_ = false;
+  std::uint64_t round_job_ = 0;  ///< The job that makes our messages; 0 if none.
+  /// True if the rule that made the newest steps lets peers wait for each other.
+  bool is_job_in_step_ = false;
   std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
-  std::uint64_t served_ = 0;           ///< As a centre: messages mixed in this generation.
-  std::uint64_t followed_ = 0;         ///< As a centre: steps counted for these messages.
+  std::uint64_t served_ = 0;  ///< Messages that we, as a centre, have mixed in this generation.
+  std::uint64_t followed_ =
+      0;  ///< Steps that we, as a centre, have counted for the `served_` messages.
   MixingCounts counts_;
 };
 

@@ -14,32 +14,33 @@
 
 namespace gv {
 
-/// Rule and period from a settings revision, read while a swarm runs.
+/// The rule and the period that a settings revision prescribes, read while the swarm runs.
 struct SwitchedMixing {
   MixRule rule;
   std::uint64_t period = 1;
-  Problems problems;  ///< If there are any, the swarm cannot use these settings.
+  Problems problems;  ///< If not empty, the swarm cannot use the settings.
 };
 
 /// How a swarm mixes with neighbours.
 struct MixingOptions {
   MixRule rule;
-  std::uint64_t period = 1;  ///< Local steps of a round.
-  /// A peer this many rounds behind when a generation begins downloads a model.
+  std::uint64_t period = 1;  ///< Number of local steps in a round.
+  /// A peer that is this many rounds behind at the beginning of a generation downloads a model.
   std::uint64_t catch_up_rounds = 64;
-  std::size_t state_elements = 0;  ///< Parameters and the optimiser's state.
-  std::uint32_t batch = 64;        ///< Samples of a step.
-  bool is_leased = false;  ///< True if the samples of a round are consecutive in an order that all
-                           ///< peers share.
+  /// Number of floats in the parameters and the optimiser's state.
+  std::size_t state_elements = 0;
+  std::uint32_t batch = 64;  ///< Samples in one peer's step.
+  /// True if a round's samples are consecutive in an order that all peers share.
+  bool is_leased = false;
   Agreement::Options agreement;
-  AllReduceOptions mean;  ///< With the swarm's budget: how the common end is computed.
-  /// Reads the settings of a settings revision. Empty: `rule` and `period` never change.
+  AllReduceOptions mean;  ///< How the common mean at the end of the swarm's budget is computed.
+  /// Parses the settings in a revision. If this function is empty, `rule` and `period` never
+  /// change.
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
-  SettingsRevision revision;  ///< The revision of a resumed peer, which overrides `rule` and
-                              ///< `period`.
-  bool tells_rule = false;    ///< True if the replica does not know the rule yet, so that the first
-                              ///< job has to pass it on.
-  /// Memory of states that are sent. Not owned; must outlive the mode and its messages.
+  /// The revision with which a peer resumes. It overrides `rule` and `period`.
+  SettingsRevision revision;
+  bool tells_rule = false;  ///< True if the first job has to give the rule to the replica.
+  /// Allocates the states that we send. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };
 

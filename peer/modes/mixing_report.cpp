@@ -1,4 +1,4 @@
-// What mode `mixing` reports: its neighbours, its rule and its counts.
+// Reports the neighbours, the rule and the counts of mode `mixing`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,7 +23,7 @@ std::vector<PeerId> MixingMode::out_neighbours() const {
   return peers;
 }
 
-/// Lines for people: the neighbours, and the settings switched to.
+/// Returns lines for people: the neighbours and, after a switch, the current settings.
 std::vector<std::string> MixingMode::details(const std::vector<std::string>& in,
                                              const std::vector<std::string>& out) const {
   const auto listed = [](const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-// How a swarm in mode `mixing` changes to another rule.
+// Switches a swarm in mode `mixing` to another rule.
 #include <string>
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace gv {
 
-/// Adopts the generation's settings revision, if it is new.
+/// Adopts the settings revision of the generation, if it is new.
 void MixingMode::go_by(const Generation& generation, Effects& out) {
   if (generation.revision == options_.revision) return;
   check(adopt(generation.revision).empty(), "settings are judged before a generation has them");
@@ -18,7 +18,8 @@ void MixingMode::go_by(const Generation& generation, Effects& out) {
                              .step = generation.version.step});
 }
 
-/// Adopts the rule and period of a settings revision, unless it cannot be read.
+/// Adopts the rule and the period of a settings revision. If the revision cannot be read, changes
+/// nothing and returns the problems.
 Problems MixingMode::adopt(const SettingsRevision& revision) {
   if (!options_.read_revision) return Mode::switch_to({}, revision.settings);
   SwitchedMixing switched = options_.read_revision(revision.settings);
@@ -30,7 +31,8 @@ Problems MixingMode::adopt(const SettingsRevision& revision) {
   return {};
 }
 
-/// When the work under way is done, all peers begin a generation with these settings.
+/// Proposes new settings to the swarm. After the work under way, all peers begin a generation with
+/// them.
 Problems MixingMode::switch_to(Time now, std::string_view settings) {
   if (!options_.read_revision) return Mode::switch_to(now, settings);
   if (course_.is_leaving() || finale_.is_ending() || course_.phase() == Phase::done) {

@@ -1,4 +1,4 @@
-// The functions that most modes share.
+// Implements the functions that most modes share.
 #include "peer/modes/mode.hpp"
 
 #include "peer/modes/swarm_work.hpp"

@@ -1,4 +1,4 @@
-// The names of the modes.
+// Names the modes.
 #pragma once
 
 #include <span>
@@ -11,11 +11,11 @@ enum class ModeKind { gossip, allreduce, pipeline, mixing };
 
 struct ModeName {
   ModeKind kind{};
-  std::string_view name;  ///< Name in configs.
-  std::string_view way;   ///< Completes the sentence "peers train ...", as in "by gossip".
+  std::string_view name;  ///< The name in configs.
+  std::string_view way;   ///< Completes the sentence "peers train ...", for example "by gossip".
 };
 
-/// All modes, in the order of the enumeration.
+/// The names of all modes, in the order of the enumeration.
 std::span<const ModeName> mode_names();
 
 inline std::string_view to_string(ModeKind mode) {

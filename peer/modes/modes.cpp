@@ -1,4 +1,4 @@
-// Names the modes and makes them.
+// Names the modes, and makes them from their options.
 #include "peer/modes/modes.hpp"
 
 #include <array>

@@ -1,4 +1,4 @@
-// The list of modes: their options and their construction.
+// Lists the modes' options, and constructs modes.
 #pragma once
 
 #include <cstdint>
@@ -16,18 +16,19 @@
 
 namespace gv {
 
-/// The mode to which a settings revision switches, and its options. The options of mixing follow
-/// from MixingOptions::read_revision.
+/// The mode that a settings revision selects, and its options. For mixing,
+/// MixingOptions::read_revision reads the options instead.
 struct SwitchedMode {
-  Problems problems;  ///< If there are any, the swarm cannot use these settings.
+  Problems problems;  ///< If not empty, the swarm cannot use the settings.
   ModeKind mode = ModeKind::gossip;
   GossipOptions gossip;
   AllReduceOptions allreduce;
-  std::uint64_t steps = 0;  ///< The budget of a peer that has its own.
+  std::uint64_t steps = 0;  ///< The budget in steps, if each peer has its own budget.
   double weigh_max = 1;     ///< See SwarmWorkOptions.
 };
 
-/// Options of a node. Of the modes' options only those of `mode` are used until a switch.
+/// Options of a node. Until a switch, the node uses only the options of `mode`, and ignores those
+/// of other modes.
 struct NodeOptions {
   Membership::Options membership;
   ModeKind mode = ModeKind::gossip;
@@ -36,18 +37,19 @@ struct NodeOptions {
   AllReduceOptions allreduce;
   PipelineOptions pipeline;
   MixingOptions mixing;
-  /// Reads the settings of a switch. Empty: the mode is never switched.
+  /// Parses the settings of a switch. If this function is empty, the mode cannot be switched.
   std::function<SwitchedMode(std::string_view settings)> read_switch;
-  SettingsRevision revision;  ///< The revision of a resumed peer.
-  /// Equal at peers whose settings agree as far as lockstep requires.
+  SettingsRevision revision;  ///< The revision with which a peer resumes.
+  /// A number that is equal at two peers if their settings agree as far as lockstep requires.
   std::uint64_t alike = 0;
 };
 
-/// Steps of an exchange, a collective or a round; micro-batches of a pipeline's run.
+/// Returns the number of steps in an exchange, a collective or a round. For a pipeline, returns the
+/// micro-batches of a run.
 std::uint64_t operation_steps(const NodeOptions& options);
 
-/// `session` distinguishes this process from earlier ones of the same peer. `signer` has the key of
-/// `self` and must outlive the mode.
+/// Makes the mode. `session` distinguishes this process from earlier ones of the same peer.
+/// `signer` has the key of `self`, and must outlive the mode.
 MadeMode make_mode(PeerId self, std::uint64_t session, NodeOptions options, const Signer& signer,
                    const Rng& rng);
 

@@ -1,4 +1,4 @@
-// Averages the two unknowns of the gradient noise scale.
+// Averages the two unknowns from which the gradient noise scale is computed.
 #include "peer/modes/noise_scale.hpp"
 
 #include <fmt/format.h>
@@ -10,9 +10,9 @@
 namespace gv {
 namespace {
 
-/// The fraction of the average that remains after each step.
+/// The weight of the previous average when a new step is added.
 constexpr double kept_share = 0.98;
-/// A quotient of fewer steps would be mostly chance.
+/// The fewest steps for an estimate. With fewer, the quotient would be mostly chance.
 constexpr std::size_t steps_min = 10;
 
 }  // namespace

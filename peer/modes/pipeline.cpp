@@ -1,4 +1,4 @@
-// Pipeline runs, the agreement before an update, and the jobs they need.
+// Carries out pipeline runs, agrees with the other peers before each update, and requests jobs.
 #include "peer/modes/pipeline.hpp"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void PipelineMode::start(Time now, std::uint64_t step, bool joins_others) {
   tell_holdings();
 }
 
-/// The version says how much of the swarm's budget is used up, if there is one.
+/// Updates the used part of the swarm's budget from our version, if the swarm has a budget.
 void PipelineMode::follow_budget(Time now) {
   end_.follow_budget(now, options_.micro_batches * options_.micro_batch, work_, course_,
                      generations_.agreement().version());
@@ -73,12 +73,12 @@ ModelVersion PipelineMode::beginning() const {
               hash_combine(course_.options().run_seed, course_.options().layout_hash), 0)};
 }
 
-/// Tells the agreement from which stages and versions we could go on.
+/// Reports to the agreement from which stages and versions we could continue.
 void PipelineMode::tell_holdings() {
   std::vector<StageHolding> holdings;
   const ModelVersion& now = generations_.agreement().version();
-  // Every peer can make every stage from the seed. But once a run that follows a copying point is
-  // finished, copies of all stages are in place, and no ballot goes back to the seed.
+  // Every peer can make every stage from the seed. But once a run after a copying point is
+  // finished, all stages have been copied, and no ballot goes back to the seed.
   const bool has_seed = has_left_seed_ || now.step <= options_.copy_every;
   if (has_seed) holdings.push_back({0, false, beginning()});
   std::ranges::copy(states_.holdings(), std::back_inserter(holdings));
@@ -87,7 +87,7 @@ void PipelineMode::tell_holdings() {
     if (complete_) holdings.push_back({part, true, complete_version_});
   }
   holdings = parts_.packed(std::move(holdings));
-  // Only copies may have no place in a message.
+  // If there are too many holdings for a message, copies are left out first.
   std::stable_partition(holdings.begin(), holdings.end(),
                         [](const StageHolding& holding) { return holding.carried; });
   if (holdings.size() > stage_holdings_max) holdings.resize(stage_holdings_max);
@@ -115,7 +115,7 @@ Time PipelineMode::deadline() const {
 
 // ---- Generations ----
 
-/// Tells the planner which of the known peers have the names of pinned ones.
+/// Tells the planner the ids of pinned peers, which the options know only by name.
 void PipelineMode::follow_pins(const Membership& members) {
   if (options_.pins.empty()) return;
   std::map<PeerId, std::uint32_t> pins;
@@ -128,9 +128,9 @@ void PipelineMode::follow_pins(const Membership& members) {
   planner_.pin(std::move(pins));
 }
 
-/// Takes part in ballots and goes on with runs. Returns false if that has ended the generation: a
-/// pass that arrived early can be unsound. The next ballot may then be due at once, but not after
-/// two such generations, so few calls are enough.
+/// Takes part in ballots and continues runs. Returns false if this has ended the generation; then
+/// call again, because the next ballot may be due at once. An early pass can be unsound, but hardly
+/// twice in a row, so few calls are enough.
 bool PipelineMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   end_handing_over(now, out);
@@ -160,13 +160,13 @@ void PipelineMode::end_generation(Time now, Effects& out) {
   abandon();
 }
 
-/// Something is wrong: ends the generation for all.
+/// Ends the generation for all peers because something is wrong.
 void PipelineMode::disturb(Time now, const std::vector<PeerId>& blamed, Effects& out) {
   if (generations_.disturb(now, blamed, out)) abandon();
 }
 
 void PipelineMode::peer_gone(Time now, PeerId peer, Effects& out) {
-  // A source that leaves takes no part in the generation.
+  // A source that is leaving is not in the generation, but we still need it.
   const bool is_source = states_.fetches_from(peer);
   if (generations_.is_disturbed_by(now, peer, course_.phase()) || is_source) {
     disturb(now, {peer}, out);
@@ -178,7 +178,8 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   choose_panel();
   end_.enter(generation, work_, generations_.agreement());
   states_.enter(generation);
-  // Some schedules change stages during a run, so copies for reviews are made before the first.
+  // Some schedules change stages during a run, so copies for reviews must be made before the first
+  // run.
   if (!is_synchronous(options_.kind)) states_.prepare_reviews();
   states_.begin_audit(out);
   begun_in_generation_ = 0;
@@ -203,19 +204,20 @@ void PipelineMode::begin_generation(Time now, const Generation& generation, Effe
   }
 }
 
-/// Ends the last run. All peers go on from `version`, some of them with stages that we have.
+/// Ends our previous run. All peers continue from `version`; some of them download stages from us.
 void PipelineMode::end_last_run(const ModelVersion& version) {
-  // If others finished a run, we finish it as well: our part of it is complete.
+  // If other peers have finished the run, we also finish it, because our part is complete.
   if (complete_ && complete_version_ == version) {
     become_made();
   } else if (complete_ || run_was_begun_) {
-    // If the end of the last run is still to be applied, this one has computed nothing yet.
+    // If the previous run's end has yet to be applied, this run has computed nothing to abandon.
     due_.abandons = !due_.end;
   }
   complete_.reset();
   run_was_begun_ = false;
-  // The next ballot may come before we are ready for this generation. We then have neither the end
-  // of the run that we gave up nor, if we finished it, the state from before it.
+  // Report now, because the next ballot may come before we are ready for this generation. By then
+  // we can no longer finish a run that we gave up, or return to the state before a run that we
+  // finished.
   tell_holdings();
   plan_exports();
 }
@@ -247,7 +249,7 @@ std::uint64_t PipelineMode::progress() const {
 
 // ---- Runs ----
 
-/// All states for our stages have arrived; the next job loads them.
+/// Called when the states of all our stages have arrived. The next job loads them.
 void PipelineMode::become_ready(Time now, Effects& out) {
   const Generation& generation = *generations_.current();
   preparing_ = false;
@@ -274,7 +276,7 @@ void PipelineMode::become_ready(Time now, Effects& out) {
       due_.held.push_back({stage, run_.own_slices(stage)});
     }
   }
-  // A leaving peer waits for this message.
+  // A source that is leaving waits for this message before it goes.
   for (const StageAssignment& assignment : generation.assignments) {
     if (assignment.carrier != self_ || generation.contains(assignment.source)) continue;
     out.send(assignment.source,
@@ -318,7 +320,7 @@ void PipelineMode::say_complete(std::uint64_t operation, PeerId to, bool again,
   out.send(to, Complete{generations_.current()->id, operation, again});
 }
 
-/// Our part of the run is done, and the copies made before it have arrived.
+/// Called when our part of the run is complete and the copies made before the run have arrived.
 void PipelineMode::complete_run(Time now, Effects& out) {
   if (!run_.counts_once()) {
     out.tell(SumRefused{.why = "not every micro-batch is in every stage's gradient once"});
@@ -335,7 +337,7 @@ void PipelineMode::complete_run(Time now, Effects& out) {
   say_again_at_ = now;
 }
 
-/// Counts the run as finished. Our part is complete, and the next job ends the run.
+/// Counts the run as finished. The next job applies the end of the run.
 void PipelineMode::become_made() {
   due_.end = std::exchange(complete_, std::nullopt);
   if (due_.end->ends.empty()) due_.end.reset();  // We carry no stage.
@@ -352,7 +354,7 @@ void PipelineMode::commit(Time now, Effects& out) {
   follow_budget(now);
   completed_.erase(operation);
   say_again_at_ = never;
-  // States handed over when the generation began have arrived as well.
+  // Every peer has finished this run, so the states handed over before it have arrived as well.
   states_.settle(options_.copy_every == 0 ? generations_.agreement().version()
                                           : copied_.value_or(ModelVersion()));
   measure_step(now);
@@ -378,8 +380,8 @@ void PipelineMode::go_on(Time now, Effects& out) {
     return;
   }
   while (generations_.current() != nullptr) {
-    // A peer without a part in runs completes each one at once. But a job may end only one run, and
-    // cannot end a run that begins with states loaded by the same job.
+    // A peer that has no part in runs completes each run at once. But a job may end only one run,
+    // and may not both load states and end the run that begins with them.
     const bool may_complete = !due_.end && !due_.move && !states_.expects_copies();
     if (may_complete && run_.is_complete()) complete_run(now, out);
     if (!complete_ || generations_.current() == nullptr) return;
@@ -394,7 +396,7 @@ void PipelineMode::go_on(Time now, Effects& out) {
   }
 }
 
-/// True if every peer's part of the run is complete.
+/// True if all peers have reported that their parts of the run are complete.
 bool PipelineMode::is_agreed() const {
   const auto said = completed_.find(step());
   return said != completed_.end() && std::ranges::all_of(run_.order(), [&](PeerId peer) {
@@ -433,8 +435,8 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
   } else if (const TransferId* transfer = transfer_of(message)) {
     if (transfer->kind != TransferKind::state) return;
     states_.receive(now, from, message, out);
-    // After the first run of the generation every peer has its states, and ours are no longer the
-    // states that the generation began with. So a later request is a late repetition.
+    // After the generation's first run every peer has its states, and ours have changed. So a later
+    // request is a delayed repetition.
     const bool has_them =
         generation != nullptr && generations_.agreement().version() == generation->version;
     if (has_them) plan_exports();
@@ -443,8 +445,8 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
   } else if (const auto* complete = std::get_if<Complete>(&message)) {
     if (generation == nullptr || complete->ballot != generation->id || !generation->contains(from))
       return;
-    // Until we have loaded the states that this generation begins with, our step belongs to no
-    // generation.
+    // Until we have loaded the states with which this generation begins, our step is not this
+    // generation's.
     const bool stands_in_it = generations_.is_in_one() && !preparing_;
     const std::uint64_t at = stands_in_it ? step() : generation->version.step;
     if (complete->step >= at && complete->step <= at + 1) {
@@ -457,7 +459,7 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
 
 void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   switch (block.id.kind) {
-    case TransferKind::state:  // Comes only to a peer that has asked for it in a generation.
+    case TransferKind::state:  // Comes only to a peer that requested the state in a generation.
       states_.receive(now, from, block, out);
       return;
     case TransferKind::copy:
@@ -473,9 +475,9 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
       if (survey_) survey_->receive_block(from, block, out);
       return;
     default:
-      return;  // Belongs to another mode.
+      return;  // The block belongs to another mode.
   }
-  // The sender may have learned before us that the generation begins.
+  // The block may belong to a generation about which its sender learned before us.
   const std::uint64_t next = key_of(generations_.agreement().promised());
   if (generations_.is_in_one() || block.id.session != next) return;
   if (std::exchange(early_of_, next) != next) early_.take();
@@ -487,7 +489,7 @@ void PipelineMode::lane_lost(Time now, PeerId peer, Effects& out) {
     survey_->lane_lost(peer);
     generations_.agreement().set_links(survey_->reports());
   }
-  // Between generations a lost peer should not be waited for.
+  // Between generations every lost peer matters, because the ballot would wait for it.
   const bool concerns = generations_.current() == nullptr || states_.fetches_from(peer) ||
                         (course_.phase() != Phase::done && run_.involves(peer));
   if (concerns) disturb(now, {peer}, out);
@@ -509,7 +511,7 @@ void PipelineMode::complete(Time now, JobDone done, Membership& members, Effects
   if (course_.is_last_job_asked() || course_.has_failed()) return;
   const auto* part = first_of<result::StagePart>(done.results);
   if (part != nullptr && !part->is_sound) {
-    // It would destroy every peer's model. The others go on without us.
+    // This part would destroy every peer's model, so we leave and the others continue without us.
     course_.fail();
     out.tell(first_of<task::SendStage>(done.job.tasks) != nullptr
                  ? mixing_divergence(done.step, options_.rule)
@@ -538,23 +540,23 @@ void PipelineMode::next_job(Time now, std::vector<Job>& jobs) {
   }
 }
 
-/// True if we may ask for a job while another runs, so that the worker need not wait for it. Only
-/// passes are asked for ahead; everything else is decided when no job is under way.
+/// True if we may request a job while another one runs, so that the worker need not wait. Only
+/// passes are requested ahead; everything else is decided when no job is under way.
 bool PipelineMode::may_ask_ahead() const {
   return course_.jobs_under_way() == 1 && job_generation_ == generations_.key() &&
          generations_.is_in_one() && !preparing_ && !course_.is_leaving() && due_.is_empty();
 }
 
-/// Asks for the next job. False if there is nothing to do.
+/// Requests the next job. Returns false if there is nothing to do.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = course_.is_leaving() && !handing_over_;
-  // All peers save at the same steps, so every stage is on disk at one common version.
+  // All peers save at the same steps, so their checkpoints have all stages at a common version.
   const bool ends_run = due_.end.has_value();
   const bool is_due =
       step() >= course_.steps() ||
       (course_.options().save_every_steps > 0 && step() % course_.options().save_every_steps == 0);
   const bool saves = is_last || (ends_run && is_due && step() > course_.saved_step());
-  // What is saved must not contain half a run.
+  // A checkpoint must not contain half a run.
   if (is_last && (complete_ || run_was_begun_)) due_.abandons = !due_.end;
   Job job = std::exchange(due_, {}).job();
   if (is_last) {

@@ -1,4 +1,4 @@
-// Mode `pipeline`: a model cut into stages, carried by chains of peers, any of which may die.
+// Mode `pipeline`: chains of peers carry the stages of a model, and survive the loss of any peer.
 #pragma once
 
 #include <cstdint>
@@ -22,32 +22,33 @@
 
 namespace gv {
 
-/// Totals since the start.
+/// Totals since this peer started.
 struct PipelineCounts {
-  std::uint64_t operations = 0;   ///< Runs that we finished.
-  std::uint64_t generations = 0;  ///< Generations that we took part in.
-  std::uint64_t losses = 0;     ///< Times that we went on without lost peers. Several at once count
-                                ///< once.
-  std::uint64_t rollbacks = 0;  ///< Times that we went back to a copy because a stage was lost.
-  std::uint64_t steps_lost = 0;  ///< Steps lost by rollbacks.
+  std::uint64_t operations = 0;   ///< Runs that we have finished.
+  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t losses = 0;     ///< Times that we continued after losing peers. The loss of several
+                                ///< peers at once counts once.
+  std::uint64_t rollbacks = 0;  ///< Times that we returned to a copy because a stage was lost.
+  std::uint64_t steps_lost = 0;  ///< Steps lost in rollbacks.
   std::uint64_t states_sent = 0;
   std::uint64_t states_adopted = 0;
-  std::uint64_t passed_bytes = 0;  ///< Bytes sent to neighbours and replicas in runs.
-  double computing_s = 0;          ///< Time of the worker in jobs.
-  double waiting_s = 0;            ///< Time the worker waited within runs.
+  std::uint64_t passed_bytes = 0;  ///< Bytes sent in runs to neighbours and replicas.
+  double computing_s = 0;          ///< Seconds that the worker spent in jobs.
+  double waiting_s = 0;            ///< Seconds that the worker waited during runs.
 };
 
-/// An operation is one pipeline run of a schedule: micro-batches go forward and back through all
-/// stages, and the updates follow. Peers agree on the stage assignments by ballots, as in mode
-/// `allreduce`. An update is made only when every peer has reported that its part of the run is
-/// complete. So all live peers can finish a run that any peer has finished, and can give up any
-/// other run without a trace. If a stage is lost with all its carriers, all peers go back to the
-/// newest copies of all stages. A run whose time is over, or whose target is reached, ends with a
-/// version that a ballot chooses.
+/// Trains in operations. Each operation is one pipeline run of a schedule: micro-batches go forward
+/// and backward through all stages, and updates follow. Peers agree on the stage assignments by
+/// ballots, as in mode `allreduce`. An update is made only when every peer has reported that its
+/// part of the run is complete. So if any peer has finished a run, all live peers can finish it,
+/// and any other run can be given up without a trace. If a stage is lost with all its carriers, all
+/// peers roll back to the newest copies of all stages. If the run's time is over or its target is
+/// reached, training ends with a version that a ballot chooses.
 ///
-/// With a target accuracy, some runs begin with a test: micro-batches of test samples go forward
-/// through all stages, and each carrier of the last stage votes on its part of them (see Judges). A
-/// test changes no model and belongs to its run, so it is given up and repeated with the run.
+/// With a target accuracy, some pipeline runs begin with a test: micro-batches of test samples go
+/// forward through all stages, and each carrier of the last stage votes on the samples that it has
+/// seen (see Judges). A test changes no model. It belongs to its pipeline run, so if the run is
+/// given up, the test is repeated with it.
 class PipelineMode final : public Mode {
  public:
   PipelineMode(PeerId self, std::uint64_t session, const CourseOptions& course,
@@ -72,7 +73,7 @@ class PipelineMode final : public Mode {
   Time deadline() const override;
   void leave(Time now, Effects& out) override;
 
-  /// True while we send states that other peers would lack without us.
+  /// True while we send states that other peers can get only from us.
   bool is_settling() const override { return handing_over_; }
   bool is_idle() const override { return !due_.end && due_.loads.empty(); }
   const Course& course() const override { return course_; }
@@ -84,27 +85,28 @@ class PipelineMode final : public Mode {
 
   const PipelineOptions& options() const { return options_; }
   PipelineCounts counts() const;
-  /// Predicted seconds of a step of the current generation; 0: none, or not known.
+  /// Predicted seconds of a step in this generation; 0 if there is no generation or no prediction.
   double predicted_s() const;
-  /// Recent seconds of a step of the current generation, smoothed; 0: none is done yet.
+  /// The recent duration of a step in this generation in seconds, smoothed; 0 before the first one.
   double measured_s() const { return measured_s_; }
-  /// The parts of stages that we carry now (StageParts), and their stages.
+  /// The parts of stages that we carry now (see StageParts). stages() returns the stages of these
+  /// parts.
   const std::set<std::uint32_t>& held_parts() const { return carried_; }
   std::set<std::uint32_t> stages() const;
-  /// The copies of parts that we keep, our own and others'.
+  /// The kept copies of our own parts and of other peers' parts.
   std::vector<StageHolding> copies() const { return states_.holdings(); }
-  /// Our part of all peers' work: for each of our stages, its work divided by its number of
-  /// carriers.
+  /// The fraction of all peers' work that we do: the sum, over our stages, of a stage's work
+  /// divided by the number of its carriers.
   double work_done_here() const;
-  /// The run under way, which knows the carriers of each stage.
+  /// The run under way. It knows the carriers of each stage.
   const PipelineRun& run() const { return run_; }
-  /// Bytes of blocks that arrived before their run began here.
+  /// Bytes of blocks that arrived before their run began at this peer.
   std::size_t held_bytes() const { return early_.bytes() + run_.held_bytes(); }
 
  private:
-  /// The work of the next job before its part of a run, in this order.
+  /// The work that the next job does before its part of a run, in the order of the fields.
   struct Due {
-    bool abandons = false;  ///< True if it gives up the run under way.
+    bool abandons = false;  ///< True if the job gives up the run under way.
     std::optional<task::EndRun> end;
     std::vector<StageCopy> exports;
     std::optional<task::MoveTo> move;
@@ -189,41 +191,46 @@ class PipelineMode final : public Mode {
   PipelineOptions options_;
   StageParts parts_;
   PipelineRun run_;
-  EarlyBlocks early_;           ///< Blocks of a generation that will soon begin here.
-  std::uint64_t early_of_ = 0;  ///< Key of the generation of these blocks.
+  EarlyBlocks early_;           ///< Blocks that arrived before we entered their generation.
+  std::uint64_t early_of_ = 0;  ///< The key of the generation of the blocks in `early_`.
   StageStates states_;
-  /// Measures links if plans are made from them.
+  /// Measures links. Empty if plans do not use measurements.
   std::optional<LinkSurvey> survey_;
-  std::uint64_t begun_in_generation_ = 0;  ///< Runs that were begun in this generation.
-  bool handing_over_ = false;  ///< True if we are leaving and other peers are taking over our
-                               ///< states.
+  std::uint64_t begun_in_generation_ = 0;  ///< Runs begun in this generation.
+  bool handing_over_ = false;  ///< True if we are leaving and other peers take over our states.
   Time hand_over_until_ = never;
-  bool preparing_ = false;  ///< True if we are in a generation but not yet ready for its first run.
-  bool run_was_begun_ = false;  ///< True if a run has begun and is neither finished nor given up.
-  std::set<std::uint32_t> carried_;  ///< The parts that we carry.
-  /// Parts that we carried until most others had another state of them, and still hold in memory.
+  /// True if we have entered a generation but are not ready for its first run.
+  bool preparing_ = false;
+  bool run_was_begun_ = false;  ///< True if a run has begun, and is neither finished nor given up.
+  std::set<std::uint32_t> carried_;  ///< The parts that we carry now.
+  /// Parts that are still in memory but that we no longer carry, because most other carriers had a
+  /// different state.
   std::set<std::uint32_t> given_up_;
-  /// True if we have gone on from a version at which the seed still counted, and have finished no
-  /// run since.
+  /// True if we left a version at which peers could still begin from the seed, and have finished no
+  /// run since then.
   bool has_left_seed_ = false;
   /// Key of the generation to which we only hand over our stages.
   std::uint64_t last_generation_key_ = 0;
   Due due_;
-  std::uint64_t job_generation_ = 0;  ///< Key of the generation of the jobs under way.
+  /// The key of the generation in which the jobs under way were requested.
+  std::uint64_t job_generation_ = 0;
 
   // The end of the run under way.
-  std::optional<task::EndRun> complete_;  ///< Set once our part is complete.
+
+  /// How to end the run; set once our part of it is complete.
+  std::optional<task::EndRun> complete_;
   ModelVersion complete_version_;
-  /// For each run, the peers that have reported their part complete.
+  /// For each run, by its step, the peers that have reported that their parts are complete.
   std::map<std::uint64_t, std::set<PeerId>> completed_;
   Time say_again_at_ = never;
-  std::optional<ModelVersion> copied_;  ///< The last copying point of the generation.
+  /// The version at the last copying point in this generation.
+  std::optional<ModelVersion> copied_;
 
   Time idle_since_{};
-  StagePace pace_;            ///< Our speed as measured.
-  double planned_speed_ = 0;  ///< Our speed when the generation began; 0: not known.
+  StagePace pace_;            ///< Our measured speed.
+  double planned_speed_ = 0;  ///< Our speed when the generation began; 0 if it was not known.
   Time run_began_at_{};       ///< When the run under way began.
-  /// When and at which step we began our first run.
+  /// The time at which we began our first run, and the step of that run.
   std::optional<std::pair<Time, std::uint64_t>> first_run_;
   double measured_s_ = 0;      ///< See measured_s().
   std::vector<PeerId> panel_;  ///< The carriers of the last stage, which judge the model.

@@ -1,34 +1,34 @@
-// Copies of parts of stages in mode `pipeline`: for neighbours that keep them, for peers that take
-// stages over, and for ourselves until a generation's first run is finished.
+// Copies parts of stages in a pipeline: for neighbours, for peers that take them over, and for us.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
 
 namespace gv {
 
-/// The next job copies our stages that others have asked for.
+/// Makes the next job copy those of our stages that other peers have requested.
 void PipelineMode::plan_exports() {
   for (const std::uint32_t part : states_.take_to_copy()) {
     due_.exports.push_back({part, states_.blank(part)});
   }
 }
 
-/// The generation goes on from another version than ours. The next job copies our parts before
-/// others replace them: until all peers have finished a run, some peer may still lack a state of
-/// the new version, and then all come back.
+/// Called when the generation continues from a version other than ours. Makes the next job copy our
+/// parts before other states replace them. Until all peers have finished a run, some peer may still
+/// lack a state of the new version. In that case, all peers return to the old version.
 void PipelineMode::keep_until_run() {
   const ModelVersion& version = generations_.agreement().version();
-  if (version.step == 0) return;  // The seed gives these states.
+  if (version.step == 0) return;  // States at step 0 can be made from the seed.
   for (const std::uint32_t part : carried_) {
     if (!states_.find(part, version)) due_.exports.push_back({part, states_.blank(part)});
   }
 }
 
-/// Most carriers have another state of some of our parts. We no longer say that we have these, and
-/// the next ballot names carriers from which we download them.
+/// Gives up those of our parts that differ from most other carriers' parts. We no longer report
+/// them, so the next ballot names carriers from which we download them.
 void PipelineMode::give_up_odd(Time now, Effects& out) {
   const std::vector<std::uint32_t> odd = states_.take_odd();
-  // A state of a run that others may have finished is not the one that was compared.
+  // If our part of a run is complete, others may have finished the run, so our state may no longer
+  // be the one that was compared.
   if (odd.empty() || generations_.current() == nullptr || complete_) return;
   const ModelVersion& version = generations_.current()->version;
   const bool has_moved_there = generations_.agreement().version() == version;
@@ -40,21 +40,22 @@ void PipelineMode::give_up_odd(Time now, Effects& out) {
   disturb(now, {}, out);
 }
 
-/// True if all states of the generation have arrived, and those that they replace or that we hand
-/// over are copied. If the generation ended before such a copy was made, the parts that we release
-/// might be nowhere. Until the jobs under way are done, our stages are not at the generation's
-/// version.
+/// True if all states of the generation have arrived, no job is under way, and copies exist of the
+/// states that will be replaced or handed over. Without such copies, the parts that we release
+/// could be lost if the generation ended. While a job is under way, our stages are not at the
+/// generation's version.
 bool PipelineMode::may_become_ready() const {
   return preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0 &&
          due_.exports.empty();
 }
 
-/// Takes the copies that a job has made of our parts at `version`.
+/// Keeps the copies of our parts at `version` that a job has made. Hands them over if the
+/// generation begins from that version.
 void PipelineMode::keep_exports(const task::ExportStages& exported, const ModelVersion& version,
                                 Effects& out) {
   for (const StageCopy& copy : exported.copies) {
     if (version == served()->version) {
-      // Keep our copy too: until the receiver has its own, ours may be the only one.
+      // Keep our copy too, because it may be the only one until the receiver has the state.
       states_.keep(copy.part, version, copy.values);
       states_.hand_over(copy.part, copy.values, out);
     } else {
@@ -64,7 +65,7 @@ void PipelineMode::keep_exports(const task::ExportStages& exported, const ModelV
   tell_holdings();
 }
 
-/// Plans which neighbours keep copies of our parts, and of whose parts we keep copies.
+/// Decides which neighbours keep copies of our parts, and whose parts we keep copies of.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
@@ -81,9 +82,10 @@ void PipelineMode::plan_copies(const ModelVersion& version) {
   }
 }
 
-/// The peer that keeps copies of a part. For a stage, that is the first carrier of the next stage,
-/// or else the first peer that does not carry this one. For a slice, it is the next peer without
-/// the slice, so that every peer keeps about as many slices as it carries.
+/// Returns the peer that keeps copies of a part; nullopt if every peer carries the part. For a
+/// stage, this is the first carrier of the next stage that does not carry this one, or else the
+/// first peer that does not carry it. For a slice, it is the next peer without the slice, so that
+/// every peer keeps about as many slices as it carries.
 std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   const auto& carriers = run_.holders()[part];
   const auto carries = [&](std::uint32_t rank) {
@@ -105,12 +107,13 @@ std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   return std::nullopt;
 }
 
-/// True if `peer` is the one that sends copies of the part. Copies from other peers are not taken.
+/// True if `peer` is the one that sends copies of the part: its first carrier.
 bool PipelineMode::copies_from(PeerId peer, std::uint32_t part) const {
   return part < run_.holders().size() && run_.order()[run_.holders()[part].front()] == peer;
 }
 
-/// Keeps our own state at a copying point, and sends it to the neighbour that keeps a copy.
+/// Keeps a copy of our own part at a copying point. If we are the part's first carrier, also sends
+/// the copy to the peer that keeps it.
 void PipelineMode::keep_copy(const StageCopy& copy, const ModelVersion& version, Effects& out) {
   states_.keep(copy.part, version, copy.values);
   tell_holdings();

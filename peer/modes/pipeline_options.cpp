@@ -1,4 +1,4 @@
-// The parts and the costs of stages, and the rules by which replicas of a stage may mix.
+// Computes the parts and costs of stages, and the rules by which replicas of a stage may mix.
 #include "peer/modes/pipeline_options.hpp"
 
 #include <algorithm>
@@ -18,11 +18,11 @@ MixRule in_runs(const MixRule& rule) {
 
 namespace {
 
-/// A stage as the planner of unlike peers sees it: a micro-batch is one sample, and the members of
-/// a group share all of the stage's work.
+/// Describes a stage to the planner for unequal peers. A micro-batch is one sample, and the members
+/// of a group share the stage's work.
 SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
   SplitLayer layer;
-  layer.operations = seconds / 3;  // Backward takes twice as long as forward.
+  layer.operations = seconds / 3;  // A backward pass takes twice as long as a forward pass.
   layer.inputs = static_cast<double>(size.forward);
   layer.weights = static_cast<double>(size.parameters);
   double sliced = 0;
@@ -32,13 +32,13 @@ SplitLayer split_layer(const StageSize& size, double seconds, bool is_shared) {
   layer.slices = size.slices.size();
   const std::size_t sums =
       std::max<std::size_t>({1, size.forward_sums.size(), size.backward_sums.size()});
-  // What one member deals out is sent once, where a sum sends everything twice.
+  // Values that one member deals out are sent once, whereas the values of a sum are sent twice.
   const auto floats_in = [](const std::vector<GroupSum>& all, std::size_t i) {
     if (i >= all.size()) return 0.0;
     const std::size_t dealt = all[i].dealt.empty() ? 0 : all[i].dealt.back().end;
     return static_cast<double>(all[i].always) + static_cast<double>(dealt) / 2;
   };
-  // The mean of both directions, and of all places for a cut.
+  // Takes the mean over both directions and over all possible cuts.
   const auto edges_in = [&](const std::vector<GroupSum>& all, std::size_t i) {
     if (i >= all.size() || all[i].at_cut.empty()) return 0.0;
     const auto& floats = all[i].at_cut;

@@ -21,79 +21,81 @@
 
 namespace gv {
 
-/// The most bytes of early blocks that a peer keeps. More means that a peer misbehaves.
+/// The largest number of bytes in early blocks that a peer keeps. Only a misbehaving peer sends
+/// more.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
-/// Largest number of micro-batches in a test. Further test samples are left out.
+/// The largest number of micro-batches in a test. Test samples beyond it are left out.
 inline constexpr std::size_t test_micro_batches_max = std::size_t{1} << 16;
 
-/// Sizes of a part of a stage, in floats.
+/// The sizes of one part of a stage, in floats.
 struct PartSize {
   std::size_t parameters = 0;
-  std::size_t state = 0;  ///< Floats of parameters and optimiser state.
+  std::size_t state = 0;  ///< Parameters and optimiser state together.
 };
 
-/// Sizes of one stage, in floats.
+/// The sizes of one stage, in floats.
 struct StageSize {
-  /// Sizes of the part that all carriers have: everything that is not in slices.
+  /// The parameters that all carriers have, which are all those outside slices.
   std::size_t parameters = 0;
   std::size_t state = 0;
-  /// Activations of one micro-batch from the previous stage; 0 for the first stage.
+  /// The activations of one micro-batch that come from the previous stage; 0 for the first stage.
   std::size_t forward = 0;
-  std::size_t backward = 0;  ///< Their gradients, which go back.
-  /// What members of a group sum after each part but the last of a pass. There are forward sums if
-  /// there are slices. Tests make only sums_in_tests().
+  std::size_t backward = 0;  ///< The gradients of the activations in `forward`, which go back.
+  /// The sums that the members of a group make, one after each part of a pass except the last. Only
+  /// a stage with slices has forward sums. A test makes only sums_in_tests().
   std::vector<GroupSum> forward_sums = {};
   std::vector<GroupSum> backward_sums = {};
 
-  /// Sizes of the slices that the members of a group divide among themselves; empty if no group
-  /// carries the stage.
+  /// The slices that the members of a group divide among themselves; empty if no group carries the
+  /// stage.
   std::vector<PartSize> slices = {};
 };
 
-/// The state of a part of a stage at one model version.
+/// The state of one part of a stage at one version of the model.
 struct StageState {
   std::uint32_t part = 0;
   ModelVersion version;
   StageValues values;
 };
 
-/// The rule reduced to options that keep no state between rounds; all others get their defaults. A
-/// run that is given up could not restore such state.
+/// Returns the rule without any option that keeps state between rounds, because a run that is given
+/// up could not restore such state. Those options get their defaults.
 MixRule in_runs(const MixRule& rule);
 
 struct PipelineOptions {
   PipelineKind kind = PipelineKind::one_f_one_b;
   RouterKind router = RouterKind::fixed;
   StageConsensus consensus = StageConsensus::allreduce;
-  std::size_t micro_batches = 8;  ///< Micro-batches of all chains together in a run.
-  std::size_t micro_batch = 1;    ///< Samples of a micro-batch.
-  std::size_t test_samples = 0;   ///< Samples of a test, if the run has a target accuracy; 0: no
-                                  ///< tests.
-  std::size_t accumulate = 0;     ///< 2bw: micro-batches of one replica between two updates.
+  std::size_t micro_batches = 8;  ///< Micro-batches in a run, for all chains together.
+  std::size_t micro_batch = 1;    ///< Samples in a micro-batch.
+  std::size_t test_samples = 0;   ///< Samples in a test, if the run has a target; 0: no tests.
+  /// For the schedule 2bw: micro-batches of one replica between two updates.
+  std::size_t accumulate = 0;
   StagePlanKind plan = StagePlanKind::steady;
-  std::map<std::string, std::uint32_t> pins = {};  ///< Stages of peers that carry them by name.
-  /// The most peers that carry a stage together. Above 1, the schedule must be synchronous and
-  /// `consensus` an all-reduce.
+  /// The stage of each pinned peer, by the peer's name.
+  std::map<std::string, std::uint32_t> pins = {};
+  /// The largest number of peers that may carry a stage as one group. Above 1, the schedule must be
+  /// synchronous and `consensus` must be all-reduce.
   std::size_t group = 1;
-  /// The most slices of a stage that fit into a peer's memory; 0: all.
+  /// The largest number of a stage's slices that fit into a peer's memory; 0: all of them fit.
   std::size_t slices_most = 0;
-  std::size_t ahead = 1;   ///< Transfers that take up to the time of this many passes are hidden.
-  double mix_alpha = 0.5;  ///< gossip: the elastic coefficient of a pair.
-  MixRule rule;            ///< mixing: a rule returned by in_runs().
-  std::uint64_t mix_every = 1;   ///< gossip, mixing: runs between two averagings.
-  std::uint64_t copy_every = 8;  ///< Runs between two copies that neighbours keep; 0 = never.
-  /// A resumed peer has the parts `resumed_parts` at version `resumed`.
+  std::size_t ahead = 1;   ///< A transfer is hidden if it takes no longer than this many passes.
+  double mix_alpha = 0.5;  ///< For gossip: the elastic coefficient of a pair of replicas.
+  MixRule rule;            ///< For mixing: the rule, as returned by in_runs().
+  std::uint64_t mix_every = 1;   ///< For gossip and mixing: runs from one averaging to the next.
+  std::uint64_t copy_every = 8;  ///< Runs from one copy for neighbours to the next; 0: no copies.
+  /// The version of the parts `resumed_parts`, which a resumed peer has.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;  ///< Older copies that a resumed peer has.
   std::vector<StageSize> stages;
-  /// Seconds of a micro-batch in each stage; only their ratios matter.
+  /// Seconds that a micro-batch takes in each stage. Only the ratios matter.
   std::vector<double> stage_seconds;
   std::size_t bucket_elements = 1 << 20;
   std::size_t segment_elements = block_bytes_usual / sizeof(float);
   Agreement::Options agreement;
-  /// Memory of all data that are sent. Not owned; must outlive the mode and its messages.
+  /// Allocates all data that we send. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 
   StageParts parts() const;

@@ -1,5 +1,4 @@
-// How fast a peer of a pipeline is, how long its steps take and should take, and how far others can
-// be ahead of it.
+// Measures the speed of a pipeline peer, and limits the versions that it believes from others.
 #include <algorithm>
 #include <cstdint>
 
@@ -8,15 +7,16 @@
 namespace gv {
 namespace {
 
-/// Without us the others make at most this many times as many runs as we could make since our
-/// first.
+/// We assume that, since our first run, the other peers have made at most this many times the
+/// number of runs that we could have made.
 constexpr double others_faster_max = 4;
-/// More runs than any peer makes without us.
+/// An upper limit on the runs that the other peers make without us.
 constexpr double runs_ahead_max = 1e9;
 
 }  // namespace
 
-/// A pass of this generation is done. In a group we work only on our share of a pass.
+/// Measures our speed by a finished pass of this generation. In a group we do only our share of a
+/// pass.
 void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
   const double work_s =
       part_of_stage(pass.what.action) * options_.stage_seconds[pass.what.stage] * run_.own_share();
@@ -24,8 +24,8 @@ void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
   if (pace_.speed() > 0) generations_.agreement().set_speed(pace_.speed());
 }
 
-/// A step of this generation is done. The first one is not counted, since it waits for peers that
-/// still load their stages.
+/// Measures the duration of a finished step of this generation. Leaves out the generation's first
+/// step, because in it peers wait for others that still load their stages.
 void PipelineMode::measure_step(Time now) {
   if (begun_in_generation_ < 2) return;
   const double took = seconds(now - run_began_at_);
@@ -38,9 +38,9 @@ double PipelineMode::predicted_s() const {
   return planner_.predicted_s(*generation, self_, planned_speed_, survey_->reports());
 }
 
-/// The most steps and samples that a version can have, by the pace of our own runs, if only few
-/// peers say that they have it. Otherwise a hostile peer could end the run by a version that uses
-/// up its budget. Nullopt as long as we have no pace.
+/// Returns the largest version that we believe if only few peers report it, estimated from the pace
+/// of our own runs. Without this limit, a hostile peer could report a version that uses up the
+/// budget, and so end the run. Nullopt as long as our pace is unknown.
 std::optional<ModelVersion> PipelineMode::believed(Time now) const {
   const double run_s = generations_.operation_seconds();
   if (run_s <= 0 || !first_run_) return std::nullopt;

@@ -1,4 +1,4 @@
-// The passes of a run: what a peer computes next, part by part, and where the results go.
+// Makes the passes of a run: what a peer computes next, and where it sends the results.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -11,7 +11,7 @@ namespace {
 
 using Action = PipelineAction;
 
-/// True for the instructions that add to the gradients of a stage.
+/// True if the instruction adds to the gradients of a stage.
 bool accumulates(const PipelineInstruction& what) {
   if (what.tests) return false;
   return what.action == Action::backward || what.action == Action::backward_weight;
@@ -41,15 +41,16 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   return found->second.blocks.is_whole() ? found->second.values : nullptr;
 }
 
-/// Skips the updates in a synchronous schedule: there every peer's part has to be complete before
-/// an update.
+/// Skips updates if the schedule is synchronous, because an update then waits until the parts of
+/// all peers are complete.
 void PipelineRun::skip_updates() {
   if (!is_synchronous(options_.kind)) return;
   while (position_ < list().size() && list()[position_].action == Action::update) ++position_;
 }
 
-/// While a pass waits for its group, the pass of the next instruction may begin too, unless it
-/// continues the same micro-batch. Gradients are added in the order of the list.
+/// True if the instruction's pass may begin. While a pass waits for its group, the next pass may
+/// begin too, unless it continues the same micro-batch. But two passes that add to gradients never
+/// overlap, so that gradients are added in the order of the list.
 bool PipelineRun::may_begin(const PipelineInstruction& what) const {
   if (passes_.empty()) return true;
   const PipelineInstruction& other = passes_.front().what;
@@ -73,16 +74,17 @@ std::optional<Job::Task> PipelineRun::next() {
     ++position_;
     skip_updates();
     if (has_batch) drawn_for_.reset();
-    // The batch may still be under way.
+    // The batch that was drawn in advance may still be under way.
     if (!task) return next();
   }
   computing_ += task.has_value();
   return task;
 }
 
-/// The first part of the group's next forward pass through the first stage, in which its first
-/// member draws the batch for all. It comes in advance, so that the batch is under way to them
-/// while they compute other passes. At most two batches are under way.
+/// Returns the first part of our group's next forward pass through the first stage, in which the
+/// group's first member draws the batch for all members. The part is returned in advance, so that
+/// the batch travels to the members while they compute other passes. At most two batches are under
+/// way.
 std::optional<Job::Task> PipelineRun::batch_in_advance() {
   const bool is_ours = own_group().size() > 1 && carries(0);
   if (!is_ours || drawn_for_ || passes_.size() > 1) return std::nullopt;
@@ -95,7 +97,7 @@ std::optional<Job::Task> PipelineRun::batch_in_advance() {
   return part_of({.what = *next});
 }
 
-/// The next part of a pass that is under way; nullopt while its input is missing.
+/// Returns the next part of a pass that has begun; nullopt while the input of that part is missing.
 std::optional<Job::Task> PipelineRun::next_part(std::size_t pass) {
   Pass& under_way = passes_[pass];
   std::optional<task::StagePass> task = part_of(under_way);
@@ -107,7 +109,8 @@ std::optional<Job::Task> PipelineRun::next_part(std::size_t pass) {
   return *std::move(task);
 }
 
-/// Number of the stage's gradients in the list since its last update, up to our position.
+/// Returns the number of instructions that have added to the stage's gradients since its last
+/// update, up to our position in the list.
 std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   std::size_t count = 0;
   for (std::size_t i = position_; i-- > 0;) {
@@ -119,8 +122,8 @@ std::size_t PipelineRun::gradients_since_update(std::uint32_t stage) const {
   return count;
 }
 
-/// The input of a part: what passed the boundary of the stage, or the sum after the last part. Null
-/// if it is missing or not needed.
+/// Returns the input of a part: the values from the neighbouring stage or, after the first part,
+/// the sum that followed the previous part. Null if the input is missing or not needed.
 StageValues PipelineRun::input_of(const Pass& pass) {
   if (pass.part == 0) return input_of(pass.what);
   const GroupSumName name = sum_name(pass.what, pass.part - 1);
@@ -155,15 +158,15 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
     part.sum = sum_of(what.stage).gradients;
     part.slices = sum_of(what.stage).slices;
   }
-  // The first member of a group draws the random numbers for all members.
+  // Only the first member of a group counts a batch, because it draws for all members.
   const bool draws = goes_on && what.stage == 0 && !what.tests;
   if (draws && pass.part == 0 && place_->is_first()) ++drawn_;
   if (what.action == Action::update) part.micro_batches = gradients_since_update(what.stage);
   return part;
 }
 
-/// Passes the result on to the group that needs it: each member sends it to its share of the
-/// members of that group. In our own group, every member has the result already.
+/// Sends the result to the group that needs it, unless that group is ours and has it already. Each
+/// of our members sends the result to some members of the other group.
 void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
   const bool goes_back = pass.what.action != Action::forward;
   const std::uint32_t stage = goes_back ? pass.what.stage - 1 : pass.what.stage + 1;

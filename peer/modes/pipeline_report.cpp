@@ -1,4 +1,4 @@
-// The report of mode `pipeline`.
+// Reports the state of a peer in mode `pipeline`.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +8,7 @@ namespace gv {
 
 namespace {
 
-/// By stage: the names of its carriers, and those of each group joined by "+".
+/// The names of the carriers and of the groups of each stage. A "+" joins the members of a group.
 struct CarrierNames {
   std::vector<std::vector<std::string>> carriers;
   std::vector<std::vector<std::string>> groups;

@@ -1,4 +1,4 @@
-// Carries out passes between neighbours and sums between replicas.
+// Makes the passes between neighbours and the sums between replicas.
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
@@ -161,7 +161,7 @@ void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
   is_tested_ = false;
   if (tests) begin_test();
   early_routes_.clear();
-  // Keep only early results of this run; it may have no test.
+  // Keep only the early results of this run. If it has no test, test results are dropped.
   std::erase_if(incoming_, [this](const auto& entry) {
     const bool is_now = entry.first.operation == operation_ % operations_named;
     return !is_now || !is_from_neighbour(entry.first, 0, entry.second.from);
@@ -178,12 +178,12 @@ Routes PipelineRun::routes_of(std::uint64_t operation) const {
                      worker_speeds_, Rng(run_seed_).fork("routes").fork(operation));
 }
 
-/// Ranks of the peers that share one sum of this stage with us in this run, ourselves included.
+/// Returns the ranks of the peers, including ourselves, that sum this stage together in this run.
 std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
   if (options_.consensus == StageConsensus::allreduce) return members;
   if (options_.consensus == StageConsensus::mixing) return {static_cast<std::uint32_t>(rank_)};
-  // Neighbours in an order drawn for this run form a random matching.
+  // Draw a random order for this run. Each pair of neighbours in it is one pair of the matching.
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
   const auto first = static_cast<std::size_t>(own) / 2 * 2;
@@ -299,8 +299,9 @@ PipelineRun::StageSum& PipelineRun::sum_of(std::uint32_t stage) {
 
 // ---- Orders ----
 
-/// The next task that sends or copies parameters for averaging. A synchronous schedule has it at
-/// the start of a run, while all peers still compute; an asynchronous one at the end.
+/// Returns the next task that sends or copies parameters for averaging. If the schedule is
+/// synchronous, the task comes at the start of a run, while all peers still compute; otherwise it
+/// comes at the end.
 std::optional<Job::Task> PipelineRun::parameters_task() {
   const bool at_begin = is_synchronous(options_.kind);
   if (!at_begin && !is_list_done()) return std::nullopt;
@@ -354,7 +355,7 @@ void PipelineRun::send_round(const task::SendStage& send, Effects& out) {
   }
 }
 
-/// True if all messages for this round's mixing have arrived.
+/// True if all messages that this stage mixes in this round have arrived.
 bool PipelineRun::is_heard(const StageSum& sum) const {
   const Mixing& mixing = mixing_.at(sum.stage);
   const auto own = std::ranges::find(mixing.order, self_) - mixing.order.begin();
@@ -371,7 +372,8 @@ std::vector<MixMessage> PipelineRun::take_round(const StageSum& sum) {
   return messages;
 }
 
-/// Begins sums: of gradients when all are computed, of parameters when they are copied.
+/// Begins the sums whose values are ready: of gradients once all are computed, of parameters once
+/// they are copied.
 void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
   for (StageSum& sum : sums_) {
@@ -478,9 +480,9 @@ std::vector<StageEnd> PipelineRun::finish() {
 
 // ---- Blocks ----
 
-/// Each member of a group gets a pass from one member of the group before. All members of that
-/// group have the same values. `ahead`: 1 for a pass of the next run, which its sender has already
-/// begun.
+/// True if `from` is the neighbour that has to send us this pass. All members of the previous group
+/// have the same values, and each member of our group gets them from one of those members. `ahead`
+/// is 1 for a pass of the next run, which the sender has already begun, and 0 otherwise.
 bool PipelineRun::is_from_neighbour(const PassName& name, std::uint64_t ahead, PeerId from) {
   const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
   const bool is_now = begun_ && ahead == 0;
@@ -492,7 +494,7 @@ bool PipelineRun::is_from_neighbour(const PassName& name, std::uint64_t ahead, P
   return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
 }
 
-/// The routes of a run that has not begun here.
+/// Returns the routes of a run that has not begun at this peer yet.
 const Routes& PipelineRun::early_routes(std::uint64_t operation) {
   const auto found = early_routes_.find(operation);
   if (found != early_routes_.end()) return found->second;
@@ -521,7 +523,7 @@ bool PipelineRun::receive_message(PeerId from, const Block& block) {
   const auto found = mixing_.find(block.id.stage);
   if (found == mixing_.end()) return false;
   Mixing& mixing = found->second;
-  // No peer is more than one run ahead.
+  // No peer can be more than one round ahead of us.
   const std::uint64_t ahead = block.id.number - operation_ / options_.mix_every;
   const bool is_replica = std::ranges::find(mixing.order, from) != mixing.order.end();
   if (ahead > 1 || !is_replica || !mixing.box.receive(from, block)) return false;
@@ -543,7 +545,7 @@ bool PipelineRun::receive_piece(PeerId from, const Block& block, Effects& out) {
       return true;
     }
   }
-  // A block of the next run, which its sender has already begun. Repeated blocks belong to no run.
+  // Keep blocks of the next run, which the sender has already begun, but no repeated blocks.
   const std::uint64_t ahead = (piece_named(block.id)->operation - operation_) % operations_named;
   const bool is_next = ahead == 1 || (ahead == 0 && !begun_);
   return is_next && block.offset == 0 && held_.keep(from, block);
@@ -576,7 +578,7 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   }
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
   if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  // Our own values would not be sound either, and other peers would blame us.
+  // If we used these values, our own would become unsound too, and other peers would blame us.
   if (incoming.blocks.is_whole() && !(largest_magnitude(*incoming.values) <= largest_gradient)) {
     unsound_pass_ = from;
     incoming_.erase(name);

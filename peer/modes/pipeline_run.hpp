@@ -1,4 +1,4 @@
-// One peer's part in a pipeline run: its list of instructions, carried out in order.
+// Plays one peer's part in a pipeline run: carries out its list of instructions in order.
 #pragma once
 
 #include <cstddef>
@@ -29,88 +29,92 @@
 namespace gv {
 
 /// Carries out schedules. All peers that know the generation and the number of a run compute the
-/// same groups, routes and lists, so each knows which inputs arrive and where its results go. A
-/// group of peers is one worker of the schedule: all its members make its passes, each for its own
-/// slices of the layers. A run changes no lasting state, so giving it up leaves the peer unchanged.
-/// Pure.
+/// same groups, routes and lists. So each peer knows which inputs will arrive and where its results
+/// go. A group of peers is one worker of the schedule: all members make the group's passes, each
+/// for its own slices of the layers. A run changes no lasting state, so it can be given up without
+/// effect. Pure.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
 
-  /// Runs belong to this generation from now on.
+  /// Starts a generation, in which runs can begin.
   void enter(const Generation& generation);
   /// Gives up the run under way.
   void leave();
 
-  /// Begins the run of that number. If `tests`, it first tests the model; all peers agree on this.
+  /// Begins the run with the number `operation`. If `tests` is set, the run tests the model first;
+  /// all peers of the generation must choose the same.
   void begin(std::uint64_t operation, bool tests, Effects& out);
   bool is_begun() const { return begun_; }
 
-  /// The next task, if its input has arrived. Tasks are done in the given order.
+  /// Returns the next task; nullopt while its input is missing. Tasks must be done in the order in
+  /// which they are returned.
   std::optional<Job::Task> next();
-  /// True once, if we carry the last stage and next() has just returned our last pass of the test.
+  /// True once, if next() has just returned our last pass of the test in the last stage.
   bool take_tested() { return std::exchange(is_tested_, false); }
-  /// Call when the job with the oldest task returned by next() is done.
+  /// Call when the job with the oldest task that next() has returned is done.
   void done(const Job& job, Effects& out);
 
-  /// True if the block belongs to this generation's runs.
+  /// Takes a block. Returns true if the block belongs to a run of this generation.
   bool receive(PeerId from, const Block& block, Effects& out);
-  /// Where to put a piece of a sum under way (AllReduce::place).
+  /// Returns the memory for a piece of a sum under way (see AllReduce::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
   /// True if all of our work is done and our sums with other replicas are complete.
   bool is_complete() const;
-  /// True if each of our sums contains every micro-batch exactly once, from each member of its
-  /// group.
+  /// True if each of our sums contains every micro-batch exactly once from each member of the group
+  /// that computed it.
   bool counts_once() const;
   /// Ends the run and returns its result for each of our stages.
   std::vector<StageEnd> finish();
-  /// Number of our own batches that the run took.
+  /// Number of our own batches that the run has drawn.
   std::size_t drawn() const { return drawn_; }
 
-  /// True if that peer carries one of our stages, or a stage adjacent to ours.
+  /// True if `peer` carries one of our stages, or a stage next to one of ours.
   bool involves(PeerId peer) const;
   /// True if the next input has to come from another peer.
   bool is_waiting() const;
   std::uint64_t progress() const { return progress_; }
-  /// A peer that sent values which are not finite. None of them were used. The run then cannot end.
+  /// The peer, if any, that sent values which are not finite or are too large. None of these values
+  /// were used, and the run cannot end.
   std::optional<PeerId> unsound_from() const;
 
   std::uint64_t operation() const { return operation_; }
   const std::vector<std::uint32_t>& own_stages() const { return own_stages_; }
-  /// Parts that we carry, ascending.
+  /// The parts that we carry, in ascending order.
   std::vector<std::uint32_t> own_parts() const;
   /// Our slices of a stage; empty if the stage has none.
   Range own_slices(std::uint32_t stage) const;
-  /// Carriers of each part, as ranks in the generation's order.
+  /// The carriers of each part, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& holders() const { return holders_; }
-  /// Carriers of each stage, as ranks in the generation's order.
+  /// The carriers of each stage, as ranks in the generation's order.
   const std::vector<std::vector<std::uint32_t>>& replicas() const { return replicas_; }
   const std::vector<PeerId>& order() const { return order_; }
   /// The groups that carry each stage.
   const std::vector<std::vector<std::uint32_t>>& workers() const { return workers_; }
-  /// Members of each group, as ranks.
+  /// The members of each group, as ranks in the generation's order.
   const PeerGroups& groups() const { return groups_; }
-  /// The fraction of a pass that we compute, 0 to 1, if the group shares all of its work.
+  /// The fraction of a pass that we compute, from 0 to 1, as if our group shared all the work of a
+  /// pass.
   double own_share() const;
-  /// The number of parts of an instruction's pass.
+  /// The number of parts that an instruction's pass consists of.
   std::size_t parts_of(const PipelineInstruction& what) const { return sums_in(what).size() + 1; }
   std::uint64_t bytes_sent() const { return bytes_sent_ + group_sums_.bytes_sent(); }
-  /// Bytes of early blocks of later sums.
+  /// Bytes of blocks that are kept for later sums.
   std::size_t held_bytes() const { return held_.bytes() + group_sums_.held_bytes(); }
 
  private:
-  /// A result that is arriving, or has arrived.
+  /// A result of a pass that is arriving, or has arrived.
   struct Incoming {
     PeerId from{};
     StageValues values;
-    Reassembly blocks;  ///< Empty, and therefore complete, for our own results.
+    Reassembly blocks;  ///< Empty, and so complete, for results of our own.
   };
 
-  /// A sum over the carriers of some of our slices, the same in each group.
+  /// The sum of consecutive slices of ours that all have the same carriers.
   struct SliceSum {
-    std::uint32_t part = 0;  ///< The first of these slices.
+    std::uint32_t part = 0;  ///< The number of the first slice in this sum.
     std::size_t buckets = 0;
     AllReduce reduce;
   };
@@ -118,39 +122,42 @@ class PipelineRun {
   /// The replicas of one of our stages, and their sum.
   struct StageSum {
     std::uint32_t stage = 0;
-    std::vector<PeerId> members;  ///< The peers that sum. A single peer skips the sum.
-    /// Our gradients, followed for each micro-batch by one count for each member that a group may
-    /// have (the contribution checksum).
+    /// The peers that make the sum. If there is only one, no sum is needed.
+    std::vector<PeerId> members;
+    /// Our gradients, followed by counts that serve as the contribution checksum: for each
+    /// micro-batch, one count for each possible member of a group.
     StageValues gradients;
-    /// Parameters to average, followed by the same counts; null: none.
+    /// The parameters to average, followed by counts as in `gradients`; null if none are averaged.
     StageValues parameters;
     std::optional<AllReduce> reduce;
-    /// The gradients of our slices, followed by a count for each slice and micro-batch; null
-    /// without slices.
+    /// The gradients of our slices, followed by a count for each slice and micro-batch; null if
+    /// there are no slices.
     StageValues slices;
-    StageValues sliced;  ///< The sum of the slices' gradients, if there are several groups.
-    std::vector<SliceSum> slice_sums;  ///< The sums that make up `sliced`.
-    std::size_t buckets = 0;           ///< Number of buckets of `reduce`.
-    std::size_t own = 0;               ///< Micro-batches that pass through this peer.
-    bool ordered = false;              ///< True if a job was asked to copy or send its parameters.
-    bool copied = false;               ///< True if `parameters` holds the copy.
-    bool offered = false;              ///< True if our values are in the sum.
-    std::optional<std::uint64_t> round;  ///< Round of mixing by a rule; empty: this run has none.
-    bool sent = false;                   ///< True if our messages of the round have been sent.
+    StageValues sliced;  ///< The sum of `slices` over all groups, if there are several.
+    std::vector<SliceSum> slice_sums;  ///< The sums that together give `sliced`.
+    std::size_t buckets = 0;           ///< The number of buckets in `reduce`.
+    std::size_t own = 0;               ///< The number of micro-batches that pass through our group.
+    /// True if a job that copies or sends our parameters has been requested.
+    bool ordered = false;
+    bool copied = false;   ///< True if `parameters` has been copied.
+    bool offered = false;  ///< True if our values have been added to the sum.
+    /// The round of mixing by a rule; empty if this run has none.
+    std::optional<std::uint64_t> round;
+    bool sent = false;  ///< True if our messages of the round have been sent.
   };
 
   /// How one of our stages mixes by a rule in this generation.
   struct Mixing {
-    std::vector<PeerId> order;  ///< The stage's replicas, by their ranks among themselves.
+    std::vector<PeerId> order;  ///< The stage's replicas, ordered by their ranks within the stage.
     RoundPlan plan;
     RoundInbox box;
-    std::optional<MixPlace> place;  ///< Our place, until a task passes it on to the mixer.
+    std::optional<MixPlace> place;  ///< Our place, until a task gives it to the mixer.
   };
 
-  /// A pass that is returned part by part.
+  /// A pass whose parts next() returns one by one.
   struct Pass {
     PipelineInstruction what;
-    std::size_t part = 0;  ///< The part that is returned next.
+    std::size_t part = 0;  ///< The number of the next part to return.
   };
 
   Routes routes_of(std::uint64_t operation) const;
@@ -165,7 +172,7 @@ class PipelineRun {
   void enter_mixing(std::uint32_t stage);
   void make_sum(std::uint32_t stage);
   void make_slice_sums(StageSum& sum);
-  /// The sum whose pieces have this number in place of a stage's; null if there is none.
+  /// The sum whose pieces carry this number in place of a stage number; null if there is none.
   AllReduce* reduce_of(std::uint32_t part);
   std::vector<std::uint32_t> partners(std::uint32_t stage) const;
   void begin_sums(Effects& out);
@@ -181,7 +188,7 @@ class PipelineRun {
   const Routes& early_routes(std::uint64_t operation);
   StageValues input_of(const PipelineInstruction& what);
   StageValues input_of(const Pass& pass);
-  /// What we sum with our group in an instruction's passes; empty if we are alone in the group.
+  /// The sums that our group makes during an instruction's pass; none if we are alone in the group.
   const std::vector<GroupSum>& sums_in(const PipelineInstruction& what) const;
   bool may_begin(const PipelineInstruction& what) const;
   std::optional<Job::Task> batch_in_advance();
@@ -191,7 +198,7 @@ class PipelineRun {
   void pass_on(const task::StagePass& pass, Effects& out);
   StageSum& sum_of(std::uint32_t stage);
   StageValues blank(std::size_t size);
-  /// True if all instructions have been returned by next().
+  /// True if next() has returned all instructions.
   bool is_list_done() const { return position_ == list().size() && passes_.empty(); }
   const std::vector<PipelineInstruction>& list() const { return list_; }
   const std::vector<std::uint32_t>& own_group() const { return groups_.members[worker_]; }
@@ -202,47 +209,49 @@ class PipelineRun {
   std::uint64_t run_seed_;
   PipelineOptions options_;
   StagePlanOptions plan_;
-  std::size_t members_max_ = 1;  ///< Largest number of members that a group can have.
+  std::size_t members_max_ = 1;  ///< The largest number of members that a group can have.
   std::uint64_t key_ = 0;
   std::vector<PeerId> order_;
   std::size_t rank_ = 0;
   std::vector<std::vector<std::uint32_t>> replicas_;
-  std::vector<std::vector<std::uint32_t>> holders_;  ///< Carriers by part.
+  std::vector<std::vector<std::uint32_t>> holders_;  ///< The carriers of each part, as ranks.
   std::vector<std::uint32_t> own_stages_;
-  std::map<std::uint32_t, Range> own_slices_;  ///< Our slices by stage.
+  std::map<std::uint32_t, Range> own_slices_;  ///< Our slices of each stage.
   PeerGroups groups_;
-  std::uint32_t worker_ = 0;                         ///< The number of our group.
-  std::vector<PeerId> own_peers_;                    ///< The members of our group.
-  std::vector<std::vector<std::uint32_t>> workers_;  ///< For each stage, the groups that carry it.
+  std::uint32_t worker_ = 0;       ///< The number of our group.
+  std::vector<PeerId> own_peers_;  ///< The peers in our group.
+  /// The groups that carry each stage, by number.
+  std::vector<std::vector<std::uint32_t>> workers_;
   std::vector<double> worker_speeds_;
   std::shared_ptr<const GroupPlace> place_;  ///< Our place in our group.
   std::uint64_t operation_ = 0;
   bool begun_ = false;
-  std::size_t computing_ = 0;  ///< Number of tasks returned and not done.
+  std::size_t computing_ = 0;  ///< Tasks that next() has returned but that are not done.
   Routes routes_;
-  std::map<std::uint64_t, Routes> early_routes_;  ///< Routes of runs that have not begun here.
-  Routes test_routes_;                            ///< Routes of a test's micro-batches in any run.
-  bool has_test_ = false;                         ///< True if the present run has a test.
-  /// Our instructions in a run. Only a random router draws other routes for the next run.
+  /// Routes of runs that have not begun at this peer yet.
+  std::map<std::uint64_t, Routes> early_routes_;
+  Routes test_routes_;     ///< The routes of test micro-batches, which are the same in every run.
+  bool has_test_ = false;  ///< True if the present run has a test.
+  /// Our instructions in a run. They are the same in every run, unless a random router draws other
+  /// routes.
   std::vector<PipelineInstruction> scheduled_;
-  std::vector<PipelineInstruction> list_;  ///< The instructions of the test, followed by those of
-                                           ///< the schedule.
-  std::size_t tests_left_ = 0;  ///< Test passes through us in the last stage that were not returned
-                                ///< yet.
-  bool is_tested_ = false;      ///< True if the last of these passes was returned.
+  /// The instructions of the test, if any, and then those of the schedule.
+  std::vector<PipelineInstruction> list_;
+  std::size_t tests_left_ = 0;  ///< Test passes in the last stage that next() has not returned yet.
+  bool is_tested_ = false;      ///< True if the last of the test passes has been returned.
   std::size_t position_ = 0;
-  std::deque<Pass> passes_;  ///< Passes of which next() has not returned all parts yet.
-  /// The forward pass whose batch is drawn already, while it has not begun otherwise.
+  std::deque<Pass> passes_;  ///< Passes that have begun but whose parts have not all been returned.
+  /// The forward pass whose batch was drawn in advance. The rest of this pass has not begun.
   std::optional<PipelineInstruction> drawn_for_;
   std::size_t drawn_ = 0;
   std::vector<StageSum> sums_;
   GroupSums group_sums_;
-  std::map<std::uint32_t, Mixing> mixing_;  ///< Mixing by stage.
+  std::map<std::uint32_t, Mixing> mixing_;  ///< How each stage mixes.
   std::map<PassName, Incoming> incoming_;
-  EarlyBlocks held_;                         ///< Blocks of the next run's sums.
-  std::map<std::size_t, VectorPool> pools_;  ///< Pools by the size of their vectors.
+  EarlyBlocks held_;                         ///< Early blocks for the sums of the next run.
+  std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
   std::uint64_t progress_ = 0;
-  std::optional<PeerId> unsound_pass_;  ///< The sender of a pass with values that are not finite.
+  std::optional<PeerId> unsound_pass_;  ///< The sender of a result with unsound values.
   std::uint64_t bytes_sent_ = 0;
 };
 

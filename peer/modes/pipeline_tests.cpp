@@ -1,4 +1,4 @@
-// Tests of the model in a pipeline: when there is one, over which routes, and which peers judge.
+// Tests the model in a pipeline: when a test takes place, its routes, and which peers judge.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
@@ -7,8 +7,8 @@ namespace gv {
 
 // ---- In a run ----
 
-/// Number of micro-batches of a test: enough for all test samples, and equal for each group that
-/// carries the last stage. All peers of a generation know the same number.
+/// The number of micro-batches in a test. It is enough for all test samples, and a multiple of the
+/// number of groups that carry the last stage. All peers of a generation compute the same number.
 std::size_t PipelineRun::tests_of_run() const {
   if (options_.test_samples == 0 || workers_.empty()) return 0;
   const std::size_t judges = workers_.back().size();
@@ -16,7 +16,8 @@ std::size_t PipelineRun::tests_of_run() const {
   return ((std::min(all, test_micro_batches_max) - 1) / judges + 1) * judges;
 }
 
-/// Puts a test before the run. Replicas take turns, so each judge has its own part of the samples.
+/// Puts the instructions of a test before those of the run. The micro-batches alternate between
+/// replicas, so that each judge has its own part of the samples.
 void PipelineRun::begin_test() {
   const auto first = static_cast<std::uint32_t>(options_.micro_batches);
   std::vector<PipelineInstruction> list =
@@ -26,7 +27,7 @@ void PipelineRun::begin_test() {
   for (const auto& route : test_routes_) tests_left_ += route.back() == worker_;
 }
 
-/// True once the last part of a test's pass was handed out.
+/// Records when the last of our test passes in the last stage has been returned.
 void PipelineRun::give_out_test(const PipelineInstruction& what) {
   const bool is_end = what.action == PipelineAction::forward &&
                       what.stage + 1 == options_.stages.size() && tests_left_ > 0;
@@ -38,14 +39,16 @@ const std::vector<std::uint32_t>& PipelineRun::route_of(std::uint32_t micro_batc
                               : routes_[micro_batch];
 }
 
-/// Number of floats in what passes under that name. The answer in a test has one.
+/// The number of floats in the values with this name. In a test, the answers that go back have only
+/// one float.
 std::size_t PipelineRun::size_of(const PassName& name) const {
   if (!name.backward) return options_.stages[name.stage].forward;
   return is_test(name.micro_batch) ? 1 : options_.stages[name.stage + 1].backward;
 }
 
-/// False for results of a test that the sender should not have sent yet. Each neighbour may be
-/// ahead of its answers by a window of micro-batches, and all neighbours together by one more each.
+/// False if we already keep as many test results as honest neighbours can have sent ahead of the
+/// answers. For each of our stages and each direction, that is a window of micro-batches, plus one
+/// for each group.
 bool PipelineRun::may_keep(const PassName& name) const {
   if (!is_test(name.micro_batch)) return true;
   const auto kept = std::ranges::count_if(
@@ -56,8 +59,8 @@ bool PipelineRun::may_keep(const PassName& name) const {
 
 // ---- In the mode ----
 
-/// True if the run that begins now tests the model first, because its samples have reached a
-/// multiple of the samples between two sittings.
+/// True if the run that is about to begin must first test the model: the previous run crossed a
+/// multiple of the number of samples between two sittings.
 bool PipelineMode::is_test_due() const {
   const TargetOptions& target = course_.options().work.target;
   if (!work_.is_on() || target.value <= 0 || options_.test_samples == 0) return false;
@@ -66,7 +69,7 @@ bool PipelineMode::is_test_due() const {
   return sitting() > (samples - std::min(samples, of_run)) / target.every;
 }
 
-/// The newest sitting at our version.
+/// The number of the newest sitting that our version has reached.
 std::uint64_t PipelineMode::sitting() const {
   return generations_.agreement().version().samples / course_.options().work.target.every;
 }
@@ -76,14 +79,14 @@ void PipelineMode::choose_panel() {
   for (const std::uint32_t rank : run_.replicas().back()) panel_.push_back(run_.order()[rank]);
 }
 
-/// Measures the model with this job if the job ends our part of a test.
+/// If the job ends our part of a test, adds a measurement of the model to the job.
 void PipelineMode::add_measurement(Job& job) {
   if (!run_.take_tested()) return;
   work_.judges().begin(sitting());
   job.add(task::Measure{});
 }
 
-/// Tells the others our measurement at once.
+/// If the job has measured the model, announces our verdict to the other peers at once.
 void PipelineMode::tell_verdict(const JobDone& done, Membership& members, Effects& out) {
   if (!work_.is_on() || !work_.learn_from(done, out)) return;
   members.set_progress(Mode::progress());

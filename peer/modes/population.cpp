@@ -1,4 +1,4 @@
-// Selects among the known peers, and reports copies.
+// Decides which known peer to copy, takes over copies, and reports them.
 #include "peer/modes/population.hpp"
 
 #include <fmt/format.h>
@@ -70,7 +70,8 @@ bool Population::take_over(DownloadedModel& model, std::uint64_t step) {
     tail->hyperparameters = explored(tail->hyperparameters, options_.has_momentum, rng_);
   }
   set_tail(*tail, model.values);
-  // The model is another peer's; our budget and our position in the samples do not change.
+  // The model comes from another peer, but our used budget and our position in the samples do not
+  // change.
   model.step = step;
   return true;
 }

@@ -1,4 +1,4 @@
-// The reasons to renew a generation, and how long each has to last.
+// Checks for reasons to renew a generation, and for how long each reason must last.
 #include "peer/modes/rebalance_policy.hpp"
 
 #include <algorithm>
@@ -11,15 +11,16 @@
 namespace gv {
 namespace {
 
-/// Operations before the first ballot that uses measurements, if the links are known by then.
+/// Number of operations before the first ballot that uses measurements, provided that links are
+/// measured by then.
 constexpr std::uint64_t first_ballot = 16;
-/// If `slow_operations_max` operations in a row each take longer than usual by this factor, that is
-/// not chance.
+/// The work has become slower if `slow_operations_max` operations in a row each take more than
+/// `slow_factor` times as long as usual. That is no coincidence.
 constexpr double slow_factor = 1.5;
 constexpr int slow_operations_max = 16;
-/// Time in which newcomers gather, to be let in together.
+/// Newcomers are collected for this time, so that they are admitted together.
 constexpr Duration gathering = std::chrono::milliseconds(300);
-/// Lost peers are asked this often whether they are back.
+/// Lost peers are asked at this interval whether they are back.
 constexpr Duration knock_every = std::chrono::seconds(1);
 
 }  // namespace
@@ -46,7 +47,8 @@ void RebalancePolicy::operation_done(Time now) {
 
 void RebalancePolicy::rest() { newcomers_since_ = knock_at_ = never; }
 
-/// At the end of a run a generation outlives its peers.
+/// True if we are the peer that decides for this generation: the first of its peers that is still a
+/// candidate. At the end of a run some peers may have left.
 bool RebalancePolicy::is_ours(const Generation& generation,
                               const std::vector<PeerId>& candidates) const {
   const auto first =
@@ -61,7 +63,7 @@ bool RebalancePolicy::newcomers_wait(Time now, const Agreement& agreement,
     rest();
     return false;
   }
-  // The peer that decided before us may have left since the generation began.
+  // We may have become the deciding peer just now, because an earlier one has left.
   if (knock_at_ == never) knock_at_ = now + knock_every;
   bool newcomers = false;
   const bool knock = now >= knock_at_;
@@ -97,7 +99,7 @@ bool RebalancePolicy::ballot_is_due(const Generation& generation,
     usual_seconds_ = 0;
     slow_operations_ = 0;
   }
-  // No ballot begins while it would wait for a lost peer.
+  // No ballot may begin while it would have to wait for a lost peer.
   if (peers < 2 || candidates.size() != peers || !is_ours(generation, candidates)) return false;
   if (slow) return true;
   if (operations - counted_from_ < ballot_after_) return false;

@@ -1,4 +1,4 @@
-// Reports interruptions as facts.
+// Reports interruptions of the work, and recoveries.
 #include "peer/modes/recovery_log.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Records generations that ended badly: which peers were lost, and how long recovery took.
+// Records generations that ended because of a fault: which peers were lost, and when work resumed.
 #pragma once
 
 #include <cstddef>
@@ -10,33 +10,36 @@
 
 namespace gv {
 
-/// A generation that ended badly, and its recovery.
+/// How work resumed after a generation had ended because of a fault.
 struct Recovery {
-  std::vector<PeerId> lost;     ///< Its peers that did not take part in the next operation.
-  double seconds = 0;           ///< Seconds from its end to the first result of the next operation.
-  std::size_t peers = 0;        ///< Peers that took part in that operation.
-  std::uint64_t operation = 0;  ///< Number of that operation.
+  /// Peers of the ended generation that did not take part in the next operation.
+  std::vector<PeerId> lost;
+  /// Seconds from the end of the generation to the first result of the next operation.
+  double seconds = 0;
+  std::size_t peers = 0;        ///< Peers that took part in the next operation.
+  std::uint64_t operation = 0;  ///< Number of the next operation.
 };
 
-/// Counts generations that end in a row, without an operation between them, as one interruption.
+/// Records interruptions and recoveries. If several generations end without a finished operation
+/// between them, they count as one interruption.
 class RecoveryLog {
  public:
-  /// Call when a generation of the peers in `order` has ended badly.
+  /// Call when a generation with the peers in `order` has ended because of a fault.
   void become_interrupted(Time now, const std::vector<PeerId>& order);
   /// Call when the peers in `order` have finished an operation.
   void become_resumed(Time now, const std::vector<PeerId>& order, std::uint64_t operation,
                       Effects& out);
 
-  /// True if a generation ended badly and no operation has finished since.
+  /// True if a generation has ended because of a fault and no operation has finished since.
   bool is_interrupted() const { return since_.has_value(); }
-  /// The newest finished recovery that lost a peer; `lost` is empty if there was none.
+  /// The newest completed recovery that lost a peer. If there was none, its field `lost` is empty.
   const Recovery& last() const { return last_; }
-  /// Interruptions that lost a peer.
+  /// Number of interruptions in which a peer was lost.
   std::uint64_t losses() const { return losses_; }
 
  private:
   std::optional<Time> since_;
-  std::vector<PeerId> order_;  ///< Peers of the interrupted generation.
+  std::vector<PeerId> order_;  ///< The peers of the interrupted generation.
   Recovery last_;
   std::uint64_t losses_ = 0;
 };

@@ -1,4 +1,4 @@
-// Order, algorithm and shares from measurements; sources from model versions.
+// Plans order, algorithm and shares from measurements, and sources from the versions of models.
 #include "peer/modes/replica_planner.hpp"
 
 #include <algorithm>
@@ -10,22 +10,23 @@
 namespace gv {
 namespace {
 
-/// The largest number of peers that a message names.
+/// The largest number of peers that a message can name.
 constexpr std::uint64_t peers_max = 1024;
 
-/// The largest number of peers that sum directly. Each needs a lane to every other one. Among 30
-/// peers with links that lose a twentieth of all messages, some lane was always missing.
+/// The largest number of peers that may sum directly. Direct sums need a lane between every two
+/// peers. Among 30 peers whose links lost a twentieth of all messages, some lane was always
+/// missing.
 constexpr std::size_t direct_max = 16;
 
-/// True if the answer says that nothing gets through to the peer.
+/// True if the peer that gave this answer reports that it cannot reach the peer `from`.
 bool is_cut_off(const Answer& answer, PeerId from) {
   return std::ranges::any_of(answer.links, [from](const LinkReport& link) {
     return link.to == from && link.bytes_per_second == 0;
   });
 }
 
-/// True if no two peers both report that they cannot reach each other. The report of one alone
-/// could be false.
+/// True unless two peers both report that they cannot reach each other. If only one of two peers
+/// reports this, the report may be false.
 bool do_all_meet(const Answers& answers) {
   return std::ranges::all_of(answers, [&](const auto& answer) {
     return std::ranges::none_of(answer.second.links, [&](const LinkReport& link) {
@@ -38,9 +39,9 @@ bool do_all_meet(const Answers& answers) {
 
 }  // namespace
 
-/// The order and algorithm of the last generation of these peers, or else the order by id and an
-/// algorithm chosen by assumptions about links. Measurements replace both if they promise an
-/// improvement.
+/// Returns the order and algorithm of the last generation, if it had the same peers. Otherwise
+/// returns the order by id, and an algorithm chosen by assumptions about links. Measurements
+/// replace both if they promise an improvement.
 ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* last) const {
   LinkTable links;
   ReduceChoice present;
@@ -67,8 +68,8 @@ ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* la
                         .site = site_});
 }
 
-/// The batch divided by speed, or the previous shares if the slowest peer would not finish much
-/// earlier.
+/// Returns shares in proportion to the peers' speeds. Returns the previous shares if new ones would
+/// not let the slowest peer finish much earlier.
 std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& order,
                                                   const Answers& answers,
                                                   const Generation* last) const {
@@ -95,13 +96,14 @@ std::vector<std::uint32_t> ReplicaPlanner::shares(const std::vector<PeerId>& ord
   return takes(old) - takes(fresh) > worth_changing * takes(old) ? fresh : old;
 }
 
-/// True if a peer at `version` need not download the newest.
+/// True if a peer at `version` need not download the newest version.
 bool ReplicaPlanner::is_near(const ModelVersion& version, const ModelVersion& newest) const {
   return version == newest || (version.lineage == newest.lineage &&
                                version.step + options_.own_models_within > newest.step);
 }
 
-/// The newest version, or the newest final one that more than a third of all peers have.
+/// Returns the newest version. A final version that more than a third of all peers have takes
+/// precedence over others.
 ModelVersion ReplicaPlanner::version_of(const Answers& answers) const {
   const auto is_of_many = [&](const ModelVersion& version) {
     const auto has_it = [&](const auto& answer) { return answer.second.version == version; };
@@ -180,7 +182,8 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
   return revision == SettingsRevision{} ? "" : options_.revision_problem(revision);
 }
 
-/// A peer goes on from its own model exactly if the version in its answer is near enough.
+/// True if we may begin this generation. Its plan must let us continue from our own model if and
+/// only if the version in our answer is near enough.
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   const auto rank = std::ranges::find(start.order, self) - start.order.begin();
   const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
@@ -189,8 +192,9 @@ bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answe
   return may_replace(own.version, start.version, are_many(holders, start.order.size()));
 }
 
-/// `is_of_many`: more than a third of the peers have the other version. A sound proposer plans with
-/// an older version than that of our answer only in this case, because it is final for those peers.
+/// True if the version `other` may replace ours. `is_of_many` means that more than a third of the
+/// peers have `other`. Only then does an honest proposer choose a version older than the one in our
+/// answer, because `other` is final for those peers.
 bool ReplicaPlanner::may_replace(const ModelVersion& own, const ModelVersion& other,
                                  bool is_of_many) const {
   if (own == other) return true;

@@ -1,4 +1,4 @@
-// Plans generations of peers that each have a whole model: order, algorithm and shares.
+// Plans generations in which each peer has a whole model: order, algorithm and shares.
 #pragma once
 
 #include <cstddef>
@@ -14,43 +14,44 @@
 
 namespace gv {
 
-/// Every peer takes part with a whole model, or downloads the newest one from a peer that has it.
+/// Plans for peers that each take part with a whole model, or first download the newest one.
 class ReplicaPlanner final : public GenerationPlanner {
  public:
   struct Options {
-    std::uint32_t batch = 1;                   ///< Samples of an operation for each peer.
-    std::uint32_t batch_max = 1;               ///< The most samples that one peer can compute.
-    std::uint32_t batch_min = 1;               ///< The fewest that a plan of ours gives to one.
-    std::uint64_t growth_max = 1;              ///< The factor by which both grow at most.
-    std::size_t elements = 0;                  ///< Size of the vectors that are summed.
-    std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the algorithm that is predicted to be the
-                                               ///< fastest.
-    /// Sum by `direct`, in which a block comes from a single peer or is the mean of all.
-    /// Exceptions: two peers both report that they cannot reach each other, or there are more than
-    /// `link_reports_max` peers.
+    std::uint32_t batch = 1;      ///< Samples of each peer in an operation.
+    std::uint32_t batch_max = 1;  ///< The largest number of samples that one peer can compute.
+    std::uint32_t batch_min = 1;  ///< The smallest number of samples that our plans give to a peer.
+    std::uint64_t growth_max = 1;  ///< The largest factor by which batches can grow.
+    std::size_t elements = 0;      ///< Number of floats in the vectors that are summed.
+    /// If empty, plans use the algorithm with the shortest predicted time.
+    std::optional<ReduceAlgorithm> algorithm;
+    /// True if sums use `direct`, in which each block comes from a single peer or is the mean of
+    /// all. There are two exceptions: when two peers both report that they cannot reach each other,
+    /// and when there are more than `link_reports_max` peers.
     bool names_senders = false;
-    /// If not 0, peers have their own models: a peer fewer than this many steps behind the newest
-    /// version continues from its own.
+    /// If not 0, each peer has its own model. A peer that is fewer than this many steps behind the
+    /// newest version continues from its own model.
     std::uint64_t own_models_within = 0;
-    /// Returns why a switch to these settings is impossible; empty if it is possible. Pure. Null:
-    /// the mode cannot switch.
+    /// Returns why peers cannot switch to these settings, or an empty text if they can. Pure. If
+    /// this function is null, the mode cannot switch.
     std::function<std::string(const SettingsRevision&)> revision_problem;
   };
 
   explicit ReplicaPlanner(const Options& options) : options_(options) {}
 
-  /// Recent seconds of an operation; 0 = not known yet.
+  /// Sets the recent duration of an operation in seconds; 0 if it is not known yet.
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
-  /// Versions from this step on are final: the run is over for the peers that have them. A plan
-  /// takes the newest final version that more than a third of all peers have, if there is one. If
-  /// that many have ours, we replace it only by a newer one that as many have; otherwise also by
-  /// any newer one. So no hostile peer replaces the model of others by one that only it has, and
-  /// peers that ended in small groups find one model. A peer whose run is not over takes an older
-  /// version than its own only if that many have it.
+  /// Sets the step from which versions are final, because the run is over for peers that have them.
+  /// A plan takes the newest final version that more than a third of all peers have, if there is
+  /// one. If more than a third have our version, only a newer version that as many peers have may
+  /// replace it; otherwise any newer one may. So no hostile peer can replace the others' model by
+  /// one that only it has, and peers that ended in small groups agree on one model. A peer whose
+  /// run is not over accepts a version older than its own only if more than a third have that
+  /// version.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
-  /// At least this many peers, including us, have our version.
+  /// Notes that at least `peers` peers, including ourselves, have our version.
   void note_sharers(const ModelVersion& own, std::size_t peers);
-  /// Assumptions about the site of all peers.
+  /// Sets the hosts and links that plans assume.
   void set_site(const ReduceSite& site) { site_ = site; }
 
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
@@ -72,8 +73,8 @@ class ReplicaPlanner final : public GenerationPlanner {
   Options options_;
   double operation_seconds_ = 0;
   std::uint64_t final_step_ = std::numeric_limits<std::uint64_t>::max();
-  ModelVersion shared_;      ///< The version of note_sharers().
-  std::size_t sharers_ = 0;  ///< Number of peers that have this version.
+  ModelVersion shared_;      ///< The version last given to note_sharers().
+  std::size_t sharers_ = 0;  ///< The number of peers known to have `shared_`.
   ReduceSite site_;
 };
 

@@ -1,4 +1,4 @@
-// Puts blocks together into messages.
+// Assembles messages from their blocks.
 #include "peer/modes/round_inbox.hpp"
 
 #include <algorithm>
@@ -10,11 +10,12 @@
 namespace gv {
 namespace {
 
-/// Generations that may begin next (ballots under way); messages of older ones are dropped.
+/// The number of generations that may begin next, because ballots about them are under way.
+/// Messages of older generations are dropped.
 constexpr std::size_t keys_kept = 3;
 
-/// Number of taken messages that are remembered for each peer if rounds are never closed. Blocks
-/// overtake each other by less.
+/// If rounds are never closed, this many taken messages of each peer are remembered. A delayed
+/// block is overtaken by fewer messages than that.
 constexpr std::size_t taken_kept = 64;
 
 }  // namespace
@@ -68,7 +69,8 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
   return true;
 }
 
-/// Number of the peer's messages that have arrived in part or whole and were not taken.
+/// Returns the number of the peer's messages that have arrived, partly or completely, and were not
+/// taken.
 std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
   const auto count = [from](const auto& messages, auto counts) {
     std::size_t found = 0;
@@ -85,7 +87,8 @@ std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
   return found;
 }
 
-/// Drops the oldest waiting message of the peer. False if none is older than `name`.
+/// Drops the peer's oldest message that was not taken. Returns false if no such message is older
+/// than `name`.
 bool RoundInbox::drop_older(std::uint64_t key, const Name& name) {
   auto& coming = coming_[key];
   const auto part = coming.lower_bound({name.first, 0});
@@ -99,7 +102,7 @@ bool RoundInbox::drop_older(std::uint64_t key, const Name& name) {
   const bool has_whole = whole != whole_.end() && whole->first < name;
   if (!has_part && !has_whole) return false;
   const bool is_part = has_part && (!has_whole || part->first < whole->first);
-  // A block of it that comes again must not begin it once more.
+  // A repeated block of the dropped message must not start the message again.
   std::uint64_t& open_from = open_from_each_[name.first];
   open_from = std::max(open_from, (is_part ? part->first : whole->first).second + 1);
   if (is_part) {
@@ -125,7 +128,8 @@ bool RoundInbox::has_news() const {
   return std::ranges::any_of(whole_, [](const auto& one) { return one.second != nullptr; });
 }
 
-/// Completes a message of this generation if all of it has arrived. False if it is too long.
+/// If a message of this generation has arrived completely, moves it to the complete messages.
+/// Returns false if the message is too long.
 bool RoundInbox::settle(const Name& name) {
   Arriving& message = coming_[key_][name];
   const auto size = size_(name.second, message.bytes);
@@ -140,7 +144,7 @@ bool RoundInbox::settle(const Name& name) {
   return true;
 }
 
-/// True if the message has arrived or its round is closed.
+/// True if the message has arrived completely, or if its round is closed.
 bool RoundInbox::is_over(const Name& name) const {
   const auto& [from, round] = name;
   const auto open = open_from_each_.find(from);

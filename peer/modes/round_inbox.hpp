@@ -17,52 +17,58 @@
 
 namespace gv {
 
-/// Holds messages of the current generation and of generations that may follow. Its size is
-/// bounded: a peer that waits for others cannot be far ahead of us, and `messages_max` limits one
-/// that does not wait. Pure.
+/// Holds messages of the current generation, and of generations that may follow. The number of
+/// messages is bounded: a peer that waits for others cannot be far ahead of us, and for a peer that
+/// does not wait there is the limit `messages_max`. Pure.
 class RoundInbox {
  public:
-  /// The most messages that are held for one peer in a generation before we take them. Sound peers
-  /// that wait for others are never that far ahead.
+  /// The largest number of messages of one peer in a generation that are held until we take them.
+  /// Honest peers that wait for others never reach this limit.
   static constexpr std::size_t messages_max = 256;
 
-  /// Length of the message of `round` that starts with `begin`; nullopt if `begin` is too short to
-  /// tell.
+  /// Returns the length in bytes of a message of `round` that begins with `begin`; nullopt if
+  /// `begin` is too short to tell.
   using Size = std::function<std::optional<std::size_t>(std::uint64_t round,
                                                         std::span<const std::byte> begin)>;
 
-  /// `size` is only called for the current generation. No message is longer than `most`.
+  /// `size` is called only for messages of the current generation. No message is longer than `most`
+  /// bytes.
   RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
-  /// Enters the generation of this key: only its messages count from here on. `keeps_newest`: its
-  /// peers do not wait for each other, so one of them may be far ahead, and its oldest message then
-  /// makes room for the new one. Otherwise the new one is dropped.
+  /// Enters the generation with this key, and drops messages of other generations. `keeps_newest`
+  /// means that peers do not wait for each other, so one may be far ahead. If a peer then sends too
+  /// many messages, each new one replaces the oldest; without `keeps_newest` the new one is
+  /// dropped.
   void enter(std::uint64_t key, bool keeps_newest = false);
 
-  /// Takes a block of a message of the current generation or of one that may begin. False, and the
-  /// block is dropped, if it continues no message (links may bring a block twice, and a message
-  /// counts once) or begins one message too many of its peer (see enter()).
+  /// Takes a block of a message of the current generation or of one that may begin. Returns false
+  /// and drops the block in two cases: if it does not continue a message (links may deliver a block
+  /// twice, but a message counts once), or if it begins a message beyond the limit for its peer
+  /// (see enter()).
   bool receive(PeerId from, const Block& block);
 
-  /// True if the whole message of this peer and round has arrived (taken or not), or the round is
-  /// closed.
+  /// True if the peer's message of this round has arrived completely, even if it was taken, or if
+  /// the round is closed.
   bool has(PeerId from, std::uint64_t round) const { return is_over({from, round}); }
-  /// True if a complete message of that round or a later one has arrived.
+  /// True if the peer's message of this round or of a later one has arrived completely.
   bool has_since(PeerId from, std::uint64_t round) const;
-  /// True if a complete message has arrived that was not taken yet.
+  /// True if a complete message has arrived and was not taken yet.
   bool has_news() const;
 
-  /// Takes all complete messages of rounds up to `last` that were not taken before, by peer and
-  /// round. `order` gives senders their ranks; messages of peers that are not in it are dropped.
+  /// Takes all complete messages of rounds up to `last` that were not taken before, sorted by peer
+  /// and round. `order` gives the ranks of the senders. Messages of peers that are not in `order`
+  /// are dropped.
   std::vector<MixMessage> take(std::uint64_t last, std::span<const PeerId> order);
-  /// Closes earlier rounds: drops their messages, including those that arrive later.
+  /// Closes all rounds before `round`: drops their messages, including those that arrive later.
   void close_before(std::uint64_t round);
 
-  /// Bytes that have arrived in this generation.
+  /// Number of bytes that have arrived in this generation.
   std::uint64_t received() const { return received_; }
-  /// Number of messages that have arrived partly or completely, including the names of taken ones.
+  /// Number of messages held, partly or completely arrived, plus the number of taken messages that
+  /// are remembered.
   std::size_t held() const;
-  /// Number of messages dropped in all generations because their peer was too far ahead.
+  /// Number of messages that were dropped, in all generations, because their peer was too far
+  /// ahead.
   std::uint64_t dropped() const { return dropped_; }
 
   friend class Fields;
@@ -70,7 +76,8 @@ class RoundInbox {
   friend bool operator==(const RoundInbox& a, const RoundInbox& b);
 
  private:
-  /// The received part of a message. While its length is unknown, the longest possible is assumed.
+  /// The part of a message that has arrived. While the message's length is unknown, the maximum is
+  /// assumed.
   struct Arriving {
     Reassembly blocks;
     std::vector<std::byte> bytes;
@@ -86,11 +93,13 @@ class RoundInbox {
   std::size_t most_;
   std::uint64_t key_ = 0;
   bool keeps_newest_ = false;
-  std::map<std::uint64_t, std::map<Name, Arriving>> coming_;  ///< By key.
-  /// Null: the message was taken.
+  /// Incomplete messages, by the key of their generation.
+  std::map<std::uint64_t, std::map<Name, Arriving>> coming_;
+  /// Complete messages. A message that was taken leaves null in its place.
   std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
-  std::uint64_t open_from_ = 0;                     ///< Earlier rounds are closed.
-  std::map<PeerId, std::uint64_t> open_from_each_;  ///< The same for the rounds of single peers.
+  std::uint64_t open_from_ = 0;  ///< All rounds before this one are closed for all peers.
+  /// For each peer, the round before which its rounds are closed.
+  std::map<PeerId, std::uint64_t> open_from_each_;
   std::uint64_t received_ = 0;
   std::uint64_t dropped_ = 0;
 };

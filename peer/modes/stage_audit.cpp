@@ -11,8 +11,8 @@
 namespace gv {
 namespace {
 
-/// A fingerprint that depends on the generation. Otherwise a hostile peer could have given two
-/// peers different states with equal fingerprints.
+/// Returns a fingerprint that depends on the generation. If it did not, a hostile peer could
+/// prepare two different states with equal fingerprints, and give them to two peers.
 std::uint64_t fingerprint_in(std::uint64_t generation, std::span<const float> values) {
   std::uint64_t hash = generation;
   for (const float value : sketch_of(values, generation)) {
@@ -89,7 +89,8 @@ void StageAudit::receive(PeerId from, const Audit& audit, Effects& out) {
   if (found == compared_.end() || part != audit.step) return;
   Compared& compared = found->second;
   if (!std::ranges::binary_search(compared.holders, from)) return;
-  // Our word may have been lost, or have come to the peer before it was in the generation.
+  // Send our fingerprint again: our message may have been lost, or have come before the peer
+  // entered the generation.
   if (compared.own && compared.answered.insert(from).second) {
     out.send(from, Audit{ballot_, part, *compared.own});
   }

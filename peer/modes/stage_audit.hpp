@@ -1,4 +1,4 @@
-// Finds out which carriers of a stage have other values of it than the others.
+// Finds carriers of a stage whose values differ from those of most other carriers.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,32 @@
 
 namespace gv {
 
-/// A hostile peer can send each replica of a stage something else. Then their states differ, no
-/// download is confirmed, and no generation with a newcomer gets to its first run. So after such a
-/// generation the peers that have a part which another one lacks tell each other its fingerprint
-/// (ModelAudit). An odd one gives its state up and downloads that of most, or, where groups are
-/// equally large, that of the lowest rank. Pure. Costs a copy of the part at each of these peers,
-/// and messages only after a generation in vain.
+/// A hostile peer can send different data to each replica of a stage. The replicas' states then
+/// differ, no download is confirmed, and no generation with a newcomer reaches its first run. So
+/// after such a generation, if some peer lacks a part, the peers that have the part tell each other
+/// its fingerprint (ModelAudit). A peer whose fingerprint differs from most gives up its state and
+/// downloads the majority's state or, if the largest groups are equal in size, that of the lowest
+/// rank. An audit costs a copy of the part at each of these peers. It sends messages only after a
+/// generation without a run. Pure.
 class StageAudit {
  public:
   explicit StageAudit(PeerId self) : self_(self) {}
 
-  /// Begins a generation, and an audit if one before was in vain and no run was finished since.
+  /// Begins a generation. If an earlier one reached no run, and no run was finished since then,
+  /// also begins an audit.
   void enter(const Generation& generation);
-  /// The generation is over.
+  /// Call when the generation is over.
   void leave();
-  /// A run is finished: each carrier has its parts, and they change from now on.
+  /// Call when a run is finished. Each carrier then has its parts, which change from now on.
   void settle();
 
-  /// Our parts that are compared in this generation.
+  /// Those of our parts that this generation compares.
   std::vector<std::uint32_t> own_parts() const;
-  /// Tells the others our values of a part, if it is compared.
+  /// Sends the others the fingerprint of a part, if this generation compares the part.
   void tell(std::uint32_t part, std::span<const float> values, Effects& out);
   void receive(PeerId from, const Audit& audit, Effects& out);
-  /// Our parts that are odd; each is returned once.
+  /// Returns those of our parts whose fingerprint differs from most other carriers'. Returns each
+  /// part once.
   std::vector<std::uint32_t> take_odd() { return std::exchange(odd_, {}); }
 
  private:
@@ -45,21 +48,23 @@ class StageAudit {
   struct Compared {
     std::vector<PeerId> holders;
     ModelAudit audit;
-    std::optional<std::uint64_t> own;  ///< Our fingerprint, once it is told.
-    std::set<PeerId> answered;         ///< The peers that were told it again.
+    std::optional<std::uint64_t> own;  ///< Our fingerprint, once we have sent it.
+    std::set<PeerId> answered;         ///< The peers to which we have sent our fingerprint again.
   };
 
   void note(PeerId from, std::uint32_t part, std::uint64_t fingerprint, Effects& out);
 
   PeerId self_;
   GenerationId ballot_;
-  std::uint64_t key_ = 0;   ///< Key of the generation; 0: none.
-  std::uint64_t step_ = 0;  ///< The step at which it begins.
+  std::uint64_t key_ = 0;   ///< The generation's key; 0 if there is none.
+  std::uint64_t step_ = 0;  ///< The step at which the generation begins.
   std::map<std::uint32_t, Compared> compared_;
   std::vector<std::uint32_t> odd_;
-  /// True while a download of this generation needs a second voice and no run is finished.
+  /// True while a download in this generation needs another peer's confirmation, and no run is
+  /// finished.
   bool may_be_in_vain_ = false;
-  bool was_in_vain_ = false;  ///< True if a generation ended like that.
+  bool was_in_vain_ = false;  ///< True if `may_be_in_vain_` was true when a generation ended, and
+                              ///< no run was finished since then.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The choices about the stages of a pipeline: how replicas agree, and how peers get other stages.
+// Choices for the stages of a pipeline: how replicas agree, and how stages are assigned to peers.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace gv {
 
 /// How the replicas of one stage agree.
 enum class StageConsensus : std::uint8_t {
-  allreduce,  ///< Sum their gradients in every run, so all have the same bits.
-  gossip,     ///< Each makes its own steps, and pairs average parameters.
-  mixing,     ///< Each makes its own steps, and all mix by a rule.
+  allreduce,  ///< They sum their gradients in every run, so their models have the same bits.
+  gossip,     ///< Each makes steps of its own, and pairs average their parameters.
+  mixing,     ///< Each makes steps of its own, and all of them mix by a rule.
 };
 
 inline constexpr auto stage_consensus_names =
@@ -20,10 +20,10 @@ inline constexpr auto stage_consensus_names =
 inline constexpr auto stage_consensuses = stage_consensus_names.kinds();
 constexpr std::string_view to_string(StageConsensus kind) { return stage_consensus_names[kind]; }
 
-/// How peers get other stages and groups when a ballot knows their speeds.
+/// How peers move to other stages and groups once a ballot knows their speeds.
 enum class StagePlanKind : std::uint8_t {
-  steady,    ///< One peer at a time moves to the slowest stage; groups are as large as they may be.
-  automatic  ///< All take up the layout with the shortest predicted step.
+  steady,    ///< One peer at a time moves, to the slowest stage. Groups are as large as possible.
+  automatic  ///< All peers adopt the layout with the shortest predicted step.
 };
 
 inline constexpr auto stage_plan_names = names_of<StagePlanKind>({"steady", "auto"});

@@ -1,4 +1,4 @@
-// Smooths the times of passes by stage, and lets the stages of earlier plans follow those of today.
+// Smooths the times of passes in each stage, and derives a peer's speed from them.
 #include "peer/modes/stage_pace.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Measures how fast a peer of a pipeline is by the stages that it carries now.
+// Measures how fast a pipeline peer is, over all stages that it has carried.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,24 @@
 
 namespace gv {
 
-/// A peer's speed: the time that passes should take by the plan, divided by the time that they
-/// take. It is smoothed over a hundred passes and at least a second, because on a shared machine a
-/// pass of microseconds may wait for another program's time slice.
+/// Measures a peer's speed: the planned time of its passes divided by their actual time. The speed
+/// is smoothed over a hundred passes and at least a second, because on a shared machine a pass of
+/// microseconds may have to wait for another program's time slice.
 ///
-/// The speed in a single stage would include the plan's error about that stage, and peers would
-/// exchange stages back and forth because of it. So the speed is the mean over all stages that the
-/// peer has worked on long enough. A stage that it carries no longer counts by the ratio that its
-/// speed there had to its speed in the stages of today: if the peer becomes slower now, the whole
-/// mean becomes slower by the same factor. A stage that it carries again is measured again.
+/// A speed measured in a single stage would include the plan's error for that stage, and so make
+/// peers exchange stages again and again. Therefore the speed is the mean over all stages that the
+/// peer has worked on long enough. For a stage that the peer no longer carries, the ratio between
+/// the speed there and the mean speed in the present stages is kept: if the peer becomes slower,
+/// the whole mean falls by the same factor. If the peer carries a stage again, that stage is
+/// measured again.
 class StagePace {
  public:
-  /// From now on the peer carries these stages.
+  /// Call when the peer begins to carry exactly these stages.
   void carry(const std::set<std::uint32_t>& stages);
-  /// A pass through a carried stage should take `work_s` by the plan, and took `busy_s`.
+  /// Adds a pass through a carried stage. The plan expected the pass to take `work_s` seconds, and
+  /// it took `busy_s`.
   void add(std::uint32_t stage, double work_s, double busy_s);
-  /// 0 if not known yet.
+  /// The peer's speed; 0 if it is not known yet.
   double speed() const { return speed_; }
 
  private:
@@ -33,7 +35,7 @@ class StagePace {
     bool is_known() const;
     double speed() const { return work_s / busy_s; }
   };
-  /// The mean over the carried stages that are known, and how many these are.
+  /// The mean speed over those carried stages whose speed is known, and the number of these stages.
   struct Present {
     double speed = 0;
     std::size_t stages = 0;
@@ -41,7 +43,7 @@ class StagePace {
   Present present() const;
 
   std::set<std::uint32_t> carried_;
-  std::map<std::uint32_t, Pace> paces_;  ///< By stage.
+  std::map<std::uint32_t, Pace> paces_;  ///< The measured pace in each stage.
   double speed_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Plans from answers, and checks that assignments make a whole pipeline.
+// Makes plans from answers, and checks that a plan's assignments form a whole pipeline.
 #include "peer/modes/stage_planner.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// The share of the fastest peer.
+/// The share in a plan that stands for the speed of the fastest peer.
 constexpr std::uint32_t share_max = 1000;
 
 std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& parts) {
@@ -18,7 +18,8 @@ std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& part
   return offers;
 }
 
-/// The link between two peers as the slower of its ends reports it; assumed if none does.
+/// Returns the cost of the link between two peers, as reported by the peer that finds it slower.
+/// Returns an assumption if neither reports the link.
 SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
   LinkCost slowest;
   for (const auto& cost : {links.find(a, b), links.find(b, a)}) {
@@ -60,13 +61,13 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
   return start;
 }
 
-/// True if our pace accounts for the version.
+/// True if the version is plausible, judged by the pace of our own runs.
 bool StagePlanner::is_near(const ModelVersion& version) const {
   return !believed_ || (version.step <= believed_->step && version.samples <= believed_->samples);
 }
 
-/// Plans without the versions that we do not believe. If no other version is complete, these may be
-/// of peers that went on without us.
+/// Makes a plan without the versions that we do not believe. If no other version is complete, uses
+/// all versions, because the peers that report them may have continued without us.
 std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& offers,
                                                  const LinkTable& links) const {
   const auto plan_of = [&](const std::vector<StageOffer>& some) {
@@ -124,8 +125,8 @@ std::string StagePlanner::problem(const Generation& generation) const {
   return problem_of_slices(generation);
 }
 
-/// Every group must have each slice of its stages exactly once. Each member must have consecutive
-/// slices, and the same ones in all its stages.
+/// Returns a problem unless every group has each slice of its stages exactly once, and each member
+/// has consecutive slices that are the same in all of its stages.
 std::string StagePlanner::problem_of_slices(const Generation& generation) const {
   const HeldParts held = held_parts(generation.order, generation.assignments, options_.parts);
   if (held.is_ragged) return "it assigns slices that do not follow each other";
@@ -162,7 +163,7 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   const auto own = static_cast<std::size_t>(std::ranges::find(generation.order, self) -
                                             generation.order.begin());
   if (!options_.layouts || speed <= 0 || own == generation.order.size()) return 0;
-  // A ballot takes the slower of two directions, and we know only our own.
+  // A ballot uses the slower direction of each link, but we know only the direction from us.
   LinkTable table;
   table.add(self, links);
   for (const LinkReport& link : links) {
@@ -188,8 +189,8 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   return predicted_step({held.stages, groups_of(held, options_.parts)}, *options_.layouts, site);
 }
 
-/// We must carry a stage, must have promised each state from which we or others are to go on, and
-/// must believe that there is such a version.
+/// True if three conditions hold: we carry a stage, we have promised each state that the plan
+/// expects from us, and we believe that the version exists.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
   std::set<PeerId> sources;
   for (const StageAssignment& assignment : start.assignments) sources.insert(assignment.source);

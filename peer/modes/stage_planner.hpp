@@ -14,24 +14,24 @@
 
 namespace gv {
 
-/// Plans for peers that each have some stages of one model and may lack the others.
+/// Plans for peers that each have some stages of one model and may lack others.
 class StagePlanner final : public GenerationPlanner {
  public:
-  /// `stage_seconds`: time of a micro-batch in each stage; only ratios matter. `samples`: samples
-  /// of a run.
+  /// `stage_seconds` are the seconds that a micro-batch takes in each stage; only their ratios
+  /// matter. `samples` is the number of samples in a run.
   StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples, StagePlanOptions options);
 
-  /// Pins these peers, and no others, in the plans that follow. Generations of other planners are
-  /// not checked for pins, because each peer has its own list of names.
+  /// From now on, plans pin exactly these peers. Pins are not checked in generations that other
+  /// peers plan, because each peer has its own list of names.
   void pin(std::map<PeerId, std::uint32_t> pins) { options_.pins = std::move(pins); }
 
-  /// From now on we begin no other peer's generation at a version with more steps or samples than
-  /// this one, unless it names more than a third of all peers as having the version or a part of
-  /// it. Our own plans have such a version only if no other is complete. Nullopt: we believe any
-  /// version.
+  /// Sets the newest version that we believe if only few peers report it. If another peer's
+  /// generation begins at a version with more steps or samples, we begin the generation only if it
+  /// states that more than a third of all peers have that version or a part of it. Our own plans
+  /// use such a version only if no other version is complete. With nullopt we believe any version.
   void believe(std::optional<ModelVersion> most) { believed_ = most; }
 
-  /// Shares are speeds here, in thousandths of the fastest peer's.
+  /// Makes a plan whose shares are speeds, in thousandths of the fastest peer's speed.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
   ModelVersion newest_version(const Answers& answers) const override;
   std::uint64_t samples_max() const override { return samples_; }
@@ -40,10 +40,11 @@ class StagePlanner final : public GenerationPlanner {
   using GenerationPlanner::problem;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
-  /// The predicted seconds of a step of this generation with `self` in it, if plans are made by
-  /// predictions and the speed of `self` is known; otherwise 0. The others' speeds follow from it
-  /// and from the generation's shares. `links` are those of `self`; a link between two others is
-  /// taken to be like the slower one of those to both.
+  /// Predicts the seconds that a step of this generation takes. Returns 0 if plans are not made by
+  /// predictions, or if `speed` is not known. `speed` is the speed of the peer `self`, which is in
+  /// the generation; the other peers' speeds follow from it and from the generation's shares.
+  /// `links` are the links from `self`. A link between two other peers is assumed to be like the
+  /// slower of the links from `self` to these two.
   double predicted_s(const Generation& generation, PeerId self, double speed,
                      const std::vector<LinkReport>& links) const;
 

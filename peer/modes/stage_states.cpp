@@ -1,4 +1,4 @@
-// Keeps states, and transfers them stage by stage.
+// Keeps and transfers the states of stages.
 #include "peer/modes/stage_states.hpp"
 
 #include <algorithm>
@@ -76,7 +76,8 @@ void StageStates::enter(const Generation& generation) {
   leave();
   key_ = generation.key();
   version_ = generation.version;
-  // Where carriers have values of their own, these always differ. At step 0 all come from the seed.
+  // If each carrier of a stage has a model of its own, their values always differ. At step 0 all
+  // states come from the seed. In both cases there is nothing to audit.
   if (is_common_ && version_.step > 0) audit_.enter(generation);
   for (const StageAssignment& assignment : generation.assignments) {
     if (assignment.carrier == assignment.source) {
@@ -122,19 +123,20 @@ void StageStates::begin_audit(Effects& out) {
   }
 }
 
-/// Tells the other carriers which values of the stage we have, if these are compared.
+/// Tells the other carriers the fingerprint of our values of the stage, if the audit compares them.
 void StageStates::tell(std::uint32_t stage, Effects& out) {
   const std::span<const float> values = *handed_over_.at(stage);
   audit_.tell(stage, values.first(compared(stage)), out);
 }
 
-/// Floats at the beginning of a stage's state that other carriers confirm. If bits may differ, the
-/// state of an optimiser says little about the distance of two models.
+/// Returns how many floats, from the beginning of a stage's state, other carriers confirm. If bits
+/// may differ, only parameters are compared, because the optimiser's state says little about the
+/// distance of two models.
 std::size_t StageStates::compared(std::uint32_t stage) const {
   return is_common_ ? sizes_[stage].state : sizes_[stage].parameters;
 }
 
-/// A download of the stage that has received nothing yet.
+/// Makes a download of the stage's state that has received nothing yet.
 auto StageStates::begun(std::uint32_t stage) -> Fetched {
   const ReviewedDownload::Options options{
       .download = generation_download(layout_hash_, sizes_[stage].state, stage),
@@ -187,7 +189,7 @@ std::map<std::uint32_t, StageValues> StageStates::take() {
   return states;
 }
 
-/// True if the stage's state can be sent. Otherwise it is noted as one that a job has to copy.
+/// True if the stage's state can be sent now. If not, requests a copy of the state from a job.
 bool StageStates::has_ready(std::uint32_t stage) {
   if (handed_over_.contains(stage)) return true;
   if (StageValues kept = find(stage, version_)) {
@@ -205,7 +207,8 @@ void StageStates::hand_over(std::uint32_t stage, StageValues values, Effects& ou
   tell(stage, out);
 }
 
-/// Sends the stage, or sketches of it, to all peers that have asked for it, if it is there.
+/// If a copy of the stage's state exists, sends the state, or sketches of it, to all peers that
+/// have asked for it.
 void StageStates::send(std::uint32_t stage, Effects& out) {
   const auto there = handed_over_.find(stage);
   if (there == handed_over_.end()) return;
@@ -232,7 +235,7 @@ void StageStates::receive(Time now, PeerId from, const Message& message, Effects
   }
 }
 
-/// True if we have the stage's state, and `from` is to carry the stage but lacks its state.
+/// True if we have the stage's state, and `from` has to carry the stage but lacks its state.
 bool StageStates::may_ask(PeerId from, std::uint32_t stage) const {
   const auto holders = holders_.find(stage);
   const bool is_holder = holders != holders_.end() &&
@@ -272,7 +275,7 @@ void StageStates::expect_copy(std::uint32_t stage, const ModelVersion& version, 
   settle_copies();
 }
 
-/// Keeps expected copies that have arrived. A copy may arrive before we expect it.
+/// Keeps the expected copies that have arrived completely. A copy may arrive before it is expected.
 void StageStates::settle_copies() {
   std::erase_if(expected_, [this](const auto& entry) {
     const auto came = copies_.find(entry.first);
@@ -313,10 +316,10 @@ bool StageStates::receive_fetched(Time now, PeerId from, const Block& block, Eff
 bool StageStates::receive_copy(PeerId from, const Block& block) {
   const std::uint32_t stage = block.id.stage;
   if (block.id != copy_id(from, key_, stage, block.id.number)) return false;
-  // A block that comes again would take the place of a later copy.
+  // A repeated block of an old copy must not take the place of a later copy.
   const auto newest = newest_copies_.find(stage);
   if (newest != newest_copies_.end() && block.id.number <= newest->second) return false;
-  // At most one copy of each part is on its way for this copying point and one for the next.
+  // Of each part, at most two copies are under way: for this copying point and for the next.
   const auto first = copies_.lower_bound({stage, 0});
   const auto others = std::distance(first, copies_.lower_bound({stage + 1, 0}));
   const bool is_new = !copies_.contains({stage, block.id.number});

@@ -1,4 +1,4 @@
-// Downloads and serves states, and chooses the version under which a state travels.
+// Downloads and serves states, and decides under which version a state is sent.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
@@ -107,8 +107,8 @@ VectorPool::Vector StateTransfer::blank(const ModelVersion& version) {
 
 std::size_t StateTransfer::send(const Generation& generation, const VectorPool::Vector& state,
                                 bool is_common, Effects& out) {
-  // If a collective has finished since the copy was taken, the copy is not the state that the
-  // generation starts from. The next job copies again.
+  // If a collective has finished since the copy was taken, the generation no longer starts from the
+  // copied state. The next job then copies the state again.
   if (taken_ != generation.version) return 0;
   sketches_.answer(0, std::span<const float>(*state).first(compared_), generation.version.step,
                    out);

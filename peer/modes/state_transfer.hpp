@@ -1,4 +1,4 @@
-// Transfers whole states within a generation, from peers that have the newest to those that do not.
+// Transfers whole states within a generation, from peers with the newest state to the others.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,9 @@
 
 namespace gv {
 
-/// How states travel in modes with generations: the source makes a copy first, and a source that
-/// stops sending is given up, so that a ballot can name another.
+/// Returns the options for downloads in modes with generations. They allow time for the source to
+/// copy its state first. A source that stops sending is given up, so that a ballot can name another
+/// one.
 StateDownload::Options generation_download(std::uint64_t layout_hash, std::size_t elements,
                                            std::uint32_t stage = 0);
 StateServer::Options generation_server(std::uint64_t layout_hash);
@@ -28,54 +29,57 @@ struct ArrivedState {
   VectorPool::Vector values;
   ModelVersion version;
   PeerId from{};
-  bool has_witness = false;  ///< True if another peer has confirmed it.
+  bool has_witness = false;  ///< True if another peer has confirmed the state.
 
-  /// The largest norm of its parameters, relative to ours, at which we load it; 0: any. A state
-  /// that only its source has may be forged. Models that begin with zeros grow fast, so only absurd
-  /// norms are refused.
+  /// The largest norm of the state's parameters that we accept, as a multiple of the norm of ours;
+  /// 0 accepts any. A state that no other peer has confirmed may be forged. Models that begin with
+  /// zeros grow fast, so only absurd norms are refused.
   double norm_cap() const { return has_witness ? 0 : 1000; }
 };
 
-/// The peers of the generation that have the state at its beginning, except `self`, in order.
+/// Returns the peers, except `self`, that have the generation's state at its beginning, in the
+/// generation's order.
 std::vector<PeerId> holders_of(const Generation& generation, PeerId self);
 
-/// Both ends of the transfer of a state. The generation says which peer sends to which. The peer
-/// that lacks the state requests it, and then asks the other peers that have it to confirm it. If
-/// they do not, it requests the state from one of them. If the source dies, the next generation may
-/// name another, and the transfer continues from there if that peer has the same bits. Pure.
+/// Follows both ends of the transfer of a state. The generation determines which peer sends the
+/// state to which. A peer that lacks the state requests it, and then asks the other peers that have
+/// it for confirmation. If they do not confirm what has arrived, the peer requests the state from
+/// one of them. If the source dies, the next generation may name another source, and the transfer
+/// continues if the new source has the same bits. Pure.
 class StateTransfer {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    std::size_t elements = 0;  ///< Floats of the state.
-    std::size_t compared = 0;  ///< Floats at the beginning of the state that are confirmed.
-    std::pmr::memory_resource* memory = nullptr;  ///< As in AllReduceOptions.
+    std::size_t elements = 0;  ///< Number of floats in the state.
+    /// Number of floats, from the beginning of the state, that other peers confirm.
+    std::size_t compared = 0;
+    std::pmr::memory_resource* memory = nullptr;  ///< See AllReduceOptions::memory.
   };
 
   StateTransfer(PeerId self, const Options& options, const Rng& draws);
 
-  /// Call when the generation has begun and `source` has to send us its state. `is_common`: all
-  /// peers at the generation's version have the same bits.
+  /// Call when the generation has begun and `source` has to send us its state. `is_common` means
+  /// that all peers with the generation's version have the same bits.
   void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
-  /// Call when the generation has begun and we have the state.
+  /// Call when the generation has begun and we already have its state.
   void need_nothing() { incoming_.reset(); }
-  /// Gives up all transfers under way because their generation is over. Keeps the received part of
-  /// a state.
+  /// Gives up all transfers under way because their generation is over. Keeps what has arrived of a
+  /// state.
   void leave_generation();
 
-  /// True if we lack the state, or if it has arrived but was not taken yet.
+  /// True if we still lack the state, or if it has arrived but has not been taken.
   bool is_fetching() const { return fetching_; }
   bool fetches_from(PeerId peer) const { return fetching_ && download_.source() == peer; }
-  /// Takes a block, if it belongs to the state that we are waiting for.
+  /// Takes a block. Ignores it unless it belongs to the state that we are waiting for.
   void receive(Time now, PeerId from, const Block& block, Effects& out);
   /// Handles messages about states, except requests.
   void receive(Time now, PeerId from, const Message& message, Effects& out);
-  /// The state, once it is complete.
+  /// Returns the state once, when it is complete.
   std::optional<ArrivedState> take();
 
   /// True if we have the state of that generation, and `from` is one of the peers that lack it.
   bool may_ask(const Generation& generation, PeerId from, const TransferId& request) const;
-  /// Notes that we owe the peer the state, or a sketch of it.
+  /// Notes that we have to send the peer the state, or a sketch of it.
   void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {
     server_.ask(now, to, request, false, out);
   }
@@ -84,19 +88,21 @@ class StateTransfer {
   }
   bool owes(PeerId to) const { return server_.waits(to); }
   bool owes_any() const { return server_.is_waited_for() || sketches_.is_waited_for(); }
-  /// Drops all requests, because every peer of the generation has the state.
+  /// Drops all requests, because every peer of the generation has the state now.
   void forget_debts() {
     server_.clear();
     sketches_.clear();
   }
-  /// A vector into which a job copies the state, whose version is then `version`.
+  /// Returns a vector for a job that copies the state at this version.
   VectorPool::Vector blank(const ModelVersion& version);
-  /// Sends the copied state, or sketches of it, to all peers that are waiting for them, if the
-  /// generation still starts from it. Returns the number of states sent. `is_common` as in fetch().
+  /// Sends the copied state, or sketches of it, to all peers that wait for them. Sends nothing if
+  /// the generation no longer starts from that state. Returns the number of states sent. For
+  /// `is_common`, see fetch().
   std::size_t send(const Generation& generation, const VectorPool::Vector& state, bool is_common,
                    Effects& out);
 
-  /// Repeats requests where needed. Returns the source if it has stopped sending, or refuses.
+  /// Repeats requests where needed. Returns the source if it has stopped sending or refuses to
+  /// send.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const { return download_.deadline(); }
 
@@ -108,10 +114,10 @@ class StateTransfer {
   StateServer server_;
   SketchServer sketches_;
   bool fetching_ = false;
-  PeerId source_{};  ///< The source that the generation names.
+  PeerId source_{};  ///< The source named by the generation.
   ModelVersion coming_version_;
-  VectorPool::Vector incoming_;  ///< The values that `download_` has received; null: none.
-  ModelVersion taken_;           ///< Version of the state that a job copied last.
+  VectorPool::Vector incoming_;  ///< The values that have arrived; null if no download needs them.
+  ModelVersion taken_;           ///< The version of the state that a job copied last.
 };
 
 }  // namespace gv

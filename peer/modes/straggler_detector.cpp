@@ -1,4 +1,4 @@
-// Deadlines that adapt to the recent durations of operations and answers.
+// Adapts deadlines to the recent durations of operations and answers.
 #include "peer/modes/straggler_detector.hpp"
 
 #include <algorithm>
@@ -9,14 +9,15 @@
 namespace gv {
 namespace {
 
-/// An operation is checked when it takes longer than usual by this factor, and at least stall_min_.
+/// Peers are checked if there is no progress for this many times an operation's usual duration,
+/// within limits.
 constexpr double stall_factor = 4;
 constexpr Duration stall_max = std::chrono::seconds(30);
 
-/// A peer that answers none of this many questions counts as silent.
+/// A peer counts as silent if it answers none of this many questions.
 constexpr int questions = 12;
 
-/// Long enough for answers to most questions, although some are lost and some are late.
+/// Returns a time that is long enough for answers to most questions, even if some are lost or late.
 Duration answers_within(Duration patience) { return 3 * patience; }
 
 }  // namespace
@@ -68,7 +69,8 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     silent_.erase(self_);
     check_again_at_ = now;
   }
-  if (now >= check_again_at_) {  // Messages get lost, but a live peer receives one of several.
+  if (now >= check_again_at_) {  // Ask again, because messages may be lost, but a live peer
+                                 // receives one of several.
     check_again_at_ = now + answers_within(patience) / questions;
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }

@@ -1,4 +1,4 @@
-// Counts samples, estimates progress between reports, and weighs updates.
+// Counts samples, estimates the progress between reports, and scales updates.
 #include "peer/modes/swarm_work.hpp"
 
 #include <algorithm>
@@ -13,25 +13,30 @@
 namespace gv {
 namespace {
 
-/// Time constant of the measured paces.
+/// The time constant, in seconds, over which paces are averaged.
 constexpr double memory_s = 10;
-/// A peer that has not reported for longer than this is not assumed to go on.
+/// If a peer's last report is older than this, we no longer assume that the peer continues.
 constexpr Duration goes_on_for = std::chrono::seconds(10);
 /// Another peer's mean pace counts once we have known the peer for this time.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// For this time after our start, peers say hello. The first of them alone is not believed.
+/// Peers say hello during this time after our start. Until it has passed, we do not believe the few
+/// peers that came first.
 constexpr Duration meeting = std::chrono::seconds(2);
-/// If a total is this far above ours, reports under way do not explain the difference.
+/// If a total is above ours by more than this many seconds of work, reports under way cannot
+/// explain the difference.
 constexpr double behind_s = 10;
-/// A count grows at most this many times as fast as the paces that we have measured.
+/// We believe that a peer's count grows at most this many times as fast as the fastest measured
+/// pace.
 constexpr double faster_max = 4;
-/// The reported times are compared this often. In between they grow as our time does.
+/// The interval at which we compare the reported times. In between, the time advances with our own
+/// clock.
 constexpr Duration clock_heard_every = std::chrono::seconds(1);
-/// If the size of all data is not known, a shard has at most this many times the median size.
+/// If the number of all samples is unknown, a shard counts as at most this many times the median
+/// size.
 constexpr std::uint64_t larger_max = 16;
-/// The weight of the newest force in the mean of how late they come.
+/// The weight of the newest force in the running mean of delays.
 constexpr double newest_force = 0.1;
-/// Announcements of all peers together while a budget is used up.
+/// The largest number of announcements that all peers together make while a budget is used up.
 constexpr std::uint64_t announcements = 100;
 
 }  // namespace
@@ -115,7 +120,7 @@ bool SwarmWork::is_news() {
 
 void SwarmWork::hear(Time now, const Membership& members) {
   heard_ = now;
-  // From here on we add up what each peer reports.
+  // The peers no longer agree on a count, so from here on we add up their reports.
   if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
     base_ += *agreed - std::min(*agreed, counted());
     note_told(members);
@@ -129,12 +134,12 @@ void SwarmWork::hear(Time now, const Membership& members) {
   const std::uint64_t before = base_;
   take_total(now);
   if (base_ == before) return;
-  // The total includes counts of others that we have not believed or not heard yet.
+  // The new total includes counts that we have not heard yet, or have not believed.
   for (Other& other : others_) other.is_in_total |= !other.lives;
   note_told(members);
 }
 
-/// Counts nothing again of what the others have reported: it is in the total.
+/// Treats the counts in the others' reports as already added, because the new total includes them.
 void SwarmWork::note_told(const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work) return;
@@ -150,7 +155,7 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !member.progress.work->ledger) return;
     const Other& other = *find(member.id);
-    // A peer at the end of its work trains no more.
+    // A peer in a later phase trains no more.
     const Phase phase = member.progress.phase;
     reports.push_back(
         {.peer = member.id,
@@ -167,7 +172,8 @@ const SwarmWork::Other* SwarmWork::find(PeerId peer) const {
   return found != others_.end() && found->peer == peer ? &*found : nullptr;
 }
 
-/// `place` is the position of the previous member, in the order of ids.
+/// Takes over a member's report. `place` is where the search in `others_` begins: at the previous
+/// member, in the order of ids.
 void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterator& place) {
   if (!member.progress.work) return;
   const WorkDone& work = *member.progress.work;
@@ -181,12 +187,13 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
                                         .counted = now});
   }
   Other& other = *place;
-  // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspicion.
+  // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspecting
+  // them.
   other.lives = is_live(member.state);
   other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
   other.data = work.data;
   other.total = work.counted;
-  // A far lower count comes from a new process, a slightly lower one from an older report.
+  // A much lower count comes from a new process, and a slightly lower one from an older report.
   if (work.samples < other.told / 4) other.told = work.samples;
   if (work.samples <= other.told) return;
   if (std::exchange(other.is_in_total, false)) {
@@ -194,7 +201,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
     other.counted = now;
     return;
   }
-  // The excess is believed later, if the peer keeps up such a pace.
+  // If the peer keeps up this pace, we believe the rest of the growth later.
   const std::uint64_t grown = believed(now, other, work.samples - other.told);
   other.told += grown;
   if (now > other.counted) other.pace.add(now - other.counted, static_cast<double>(grown));
@@ -202,7 +209,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   other.counted = now;
 }
 
-/// Limits how much we believe of the sizes of other peers' shards.
+/// Caps the shard sizes that other peers report at a plausible maximum.
 void SwarmWork::limit_data() {
   std::uint64_t most = options_.all_data;
   if (most == 0 || options_.has_own_files) {
@@ -236,13 +243,14 @@ void SwarmWork::add_up() {
     if (pace > 0) {
       sums_.data += static_cast<double>(other.data);
     } else if (heard_ - other.first < known_for) {
-      // The peer's pace is not known yet. Later, a peer without a pace is one that reports none.
+      // The pace is not known yet. If this takes too long, we assume that the peer trains no
+      // samples.
       sums_.is_known = false;
     }
   }
 }
 
-/// How much of a peer's claimed growth we believe.
+/// Returns the part of a peer's claimed growth that we believe.
 std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t claimed) const {
   const auto most = [&](double fastest) {
     const double samples = faster_max * fastest * seconds(now - other.counted);
@@ -253,7 +261,7 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
   if (known >= known_for) {
     fastest = std::max(fastest, static_cast<double>(other.grown) / seconds(known));
   }
-  // The pass over all peers is rarely needed.
+  // This first test usually makes a pass over all peers unnecessary.
   if (most(fastest) >= claimed) return claimed;
   for (const Other& known_peer : others_) {
     if (&known_peer != &other) fastest = std::max(fastest, known_peer.pace.per_second());
@@ -261,9 +269,9 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
   return std::min(claimed, most(fastest));
 }
 
-/// Replaces our total by one that other peers confirm, if ours is far behind.
+/// If our total is far behind, replaces it by one that other peers confirm.
 void SwarmWork::take_total(Time now) {
-  // Before a pace is known, reports under way would look like work of the past.
+  // While no pace is known, reports that are still under way would look like work that we missed.
   if (now < began_ + meeting || pace() <= 0) return;
   const std::uint64_t own = counted();
   const double most = static_cast<double>(own) + behind_s * pace();
@@ -295,8 +303,8 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
   ran_ = now - *trains_since_;
 }
 
-/// The swarm's training time is the time that more than a third of the live peers report. A
-/// newcomer takes it over.
+/// Sets the swarm's training time to the longest time that more than a third of the live peers have
+/// reached. A newcomer takes over this time.
 void SwarmWork::take_clock(Time now, const Membership& members) {
   const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
   std::vector<Duration> times{now - *trains_since_};
@@ -307,8 +315,8 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
     const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
-    // A report is extrapolated only for a moment. Otherwise a jump of our clock would make every
-    // peer's time jump.
+    // A report is extrapolated only for a short time, so that a jump of our clock does not make
+    // every peer's time jump.
     const bool trains = member.progress.phase == Phase::training;
     const Duration since = trains ? std::min(now - clock.heard, clock_heard_every) : Duration{};
     times.push_back(std::chrono::milliseconds(ran_ms) + since);

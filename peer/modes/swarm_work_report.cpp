@@ -1,5 +1,4 @@
-// A peer's report about the swarm's budget: totals, chunks of leased data, and a part for each
-// member.
+// Reports the swarm's budget: totals, chunks of leased data, and a section for each member.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Forces that come later than this are worth a line in the status.
+/// The status mentions late forces if their mean delay is at least this many steps.
 constexpr double steps_late_max = 16;
 
 void add_factors(double factor, double wanted, ReportSection& section) {
@@ -47,7 +46,8 @@ void add_metrics(const Ledger& ledger, std::uint64_t leased, ModeReport& report)
 
 }  // namespace
 
-/// Samples that the other peer says it has trained, in all its processes that we know of.
+/// The number of samples that the member claims to have trained on, in all of its processes known
+/// to us.
 std::uint64_t SwarmWork::samples_of(const Member& member) const {
   const std::uint64_t told = member.progress.work ? member.progress.work->samples : 0;
   const Other* other = find(member.id);
@@ -55,8 +55,8 @@ std::uint64_t SwarmWork::samples_of(const Member& member) const {
   return std::max(told, other->before + other->grown);
 }
 
-/// The age of the oldest report of a training peer when we last looked. nullopt: no peer reports,
-/// or no peer has to.
+/// The age of the oldest report of a training peer when we last looked. Nullopt if there is no
+/// report, or if none is needed.
 std::optional<Duration> SwarmWork::oldest_report() const {
   std::optional<Duration> oldest;
   if (agreed_) return oldest;
@@ -66,7 +66,7 @@ std::optional<Duration> SwarmWork::oldest_report() const {
   return oldest;
 }
 
-/// Adds the totals.
+/// Adds the totals to the report.
 void SwarmWork::add_work(ModeReport& report) const {
   using enum ReportMetric::Kind;
   const auto budget = static_cast<double>(options_.budget);
@@ -119,7 +119,7 @@ void SwarmWork::add_work(ModeReport& report) const {
   report.details.push_back(std::move(text));
 }
 
-/// Adds how many peers have measured the target.
+/// Adds the number of peers that reached the target in their last measurement.
 void SwarmWork::add_target(ModeReport& report) const {
   using enum ReportMetric::Kind;
   const std::string text = fmt::format("target {:.4g}: {} of {} peers have measured it",
@@ -137,7 +137,8 @@ void SwarmWork::add_target(ModeReport& report) const {
   report.details.push_back(text);
 }
 
-/// Adds what we know about chunks. `samples`: trained by all members.
+/// Adds what we know about chunks. `samples` is the number of samples that all members have trained
+/// on.
 void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const Ledger& ledger = *ledger_;
   const Ledger::Counts& counts = ledger.counts();
@@ -145,7 +146,7 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const std::uint64_t leased = ledger.leased();
   const std::uint64_t to_do = chunks - ledger.done() - leased;
   const std::uint64_t chunk = options_.batch * options_.chunk_steps;
-  // All other samples were trained for a second time, or are lost with a model.
+  // All other samples were trained on again, or were lost with a model.
   const std::uint64_t once = (ledger.done() + leased) * chunk;
   const std::uint64_t again = samples - std::min(samples, once);
   std::string text = fmt::format("ledger: {} of {} chunks done, {} under way, {} to do",
@@ -172,8 +173,8 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   report.details.push_back(std::move(text));
 }
 
-/// Adds a line about the factor on our updates, and one about late forces. Both say what to do
-/// where they cost accuracy.
+/// Adds a line about the factor on our updates and one about late forces. If they cost accuracy,
+/// the lines advise what to do.
 void SwarmWork::add_factor(ModeReport& report) const {
   const double wanted = factor_wanted();
   report.details.push_back(
@@ -197,7 +198,7 @@ void SwarmWork::add_part(const Ledger::Part& part, ReportSection& section) const
   if (part.freed > 0) section.figures.emplace_back("chunks_freed", part.freed);
 }
 
-/// The part of another member.
+/// Returns the section about another member.
 ReportSection SwarmWork::section_of(const Member& member, std::uint64_t samples, double share,
                                     const Together& all) const {
   ReportSection section{.name = "work", .figures = {{"samples", samples}, {"share", share}}};
@@ -224,7 +225,7 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work && find(member.id) == nullptr) return;
     others.emplace_back(member, samples_of(member));
-    // The counts are the peers' own claims, and may be too large for a sum.
+    // Other peers claim these counts, so the sum could overflow.
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
   });
   add_work(report);

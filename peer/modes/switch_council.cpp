@@ -14,18 +14,19 @@
 namespace gv {
 namespace {
 
-/// A council whose newcomers did not answer is called again after this time, and later each time.
+/// The first and the longest delay before another council is called for newcomers that did not
+/// answer. The delay doubles each time.
 constexpr Duration tells_after_min = std::chrono::seconds(1);
 constexpr Duration tells_after_max = std::chrono::seconds(60);
 
-/// The other peers only have to answer, so they get more time than in a mode.
+/// Shortest time that peers get to answer a council. Ballots within a mode allow less.
 constexpr Duration patience = std::chrono::milliseconds(500);
 
-/// The ballots of one mode differ in this many of their lower bits. Above them come bits of the
-/// hash of the settings.
+/// The ballot numbers of one mode differ only in this many low bits. The next `text_bits` bits are
+/// part of the hash of the settings.
 constexpr int ballot_bits = 32;
 constexpr int text_bits = 8;
-/// The same for the ballots about one mean.
+/// Sizes of the same two fields in the numbers of ballots about one mean.
 constexpr int ballot_bits_of_mean = 28;
 constexpr int hash_bits_of_mean = 31;
 
@@ -36,8 +37,8 @@ const SettingsRevision& newest_of(const Answers& answers) {
       ->second.revision;
 }
 
-/// Passes on what concerns other parts. A council's generations belong to no mode, and refusals are
-/// the mode's own.
+/// Passes on the agreement's messages and facts. Drops facts about generations, because a council's
+/// generations belong to no mode. Also drops refusals, because the mode sends its own.
 void pass_on(Effects& made, Effects& out) {
   for (Outgoing& outgoing : made.messages) {
     if (std::holds_alternative<Refusals>(outgoing.message)) continue;
@@ -52,7 +53,7 @@ void pass_on(Effects& made, Effects& out) {
 }  // namespace
 
 BallotRange ballots_of_mode(const SettingsRevision& revision) {
-  // This range ends below those of the first switch, whatever its settings are.
+  // This range ends below the ranges of the first switch, whatever the settings of that switch are.
   if (revision.number == 0) return {0, std::uint64_t{1} << (text_bits + ballot_bits)};
   const std::uint64_t text = stable_hash(revision.settings) >> (64 - text_bits);
   return {(revision.number << text_bits | text) << ballot_bits, std::uint64_t{1} << ballot_bits};
@@ -103,7 +104,7 @@ std::string SwitchPlanner::problem(const Generation& generation) const {
   if (generation.algorithm > static_cast<std::uint8_t>(Outcome::refused)) {
     return "it installs an outcome that does not exist";
   }
-  // The mean of a switch is one step.
+  // The mean of a switch counts as one step, so it cannot lead to step 0.
   if (generation.version.step == 0) return "it switches before the first step";
   return generation.assignments.empty() ? "" : "it assigns stages where there are none";
 }
@@ -145,7 +146,7 @@ bool SwitchCouncil::is_deciding() const {
   return has_met_ && agreement_.generation() == nullptr && agreement_.last_generation() == nullptr;
 }
 
-/// Gives the agreement the present facts: which peers are here, and what we would answer.
+/// Tells the agreement which peers are present, and what we would answer in a ballot.
 void SwitchCouncil::follow(Time now, const Standing& own, const Membership& members) {
   std::vector<PeerId> present = alike_peers(self_, layout_hash_, members);
   if (present != present_peers_) {
@@ -163,8 +164,8 @@ void SwitchCouncil::follow(Time now, const Standing& own, const Membership& memb
   agreement_.set_speed(static_cast<double>(refused_));
 }
 
-/// The first council is called by a peer that the others know nothing about, so it proposes at once
-/// instead of waiting for its turn. A later council ends the generation of the previous one, so all
+/// Calls a council. The other peers know nothing of the first council, so we propose at once
+/// instead of waiting for our turn. A later council ends the generation of the previous one, so all
 /// peers hear of it.
 void SwitchCouncil::call(Time now, Effects& out) {
   std::vector<PeerId> before;

@@ -23,8 +23,9 @@ namespace gv {
 inline constexpr std::uint64_t first_ballot_of_council = std::uint64_t{1} << 60;
 /// Ballots about the mean of a switch have this number or a larger one, below those of councils.
 inline constexpr std::uint64_t first_ballot_of_meetings = std::uint64_t{1} << 59;
-/// A swarm switches its mode at most this many times. In a run folder and in mode `mixing` the
-/// number stands above 16 bits more, and no agreement believes a first one above 2^32.
+/// The most switches of the mode in one run. A newcomer accepts revision numbers up to 2^32, and a
+/// run folder and mode `mixing` shift the number of a switch left by 16 bits, so the number must
+/// fit into the other 16.
 inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 
 /// Consecutive numbers of ballots. Peers ignore ballots outside their range, so peers with
@@ -37,25 +38,25 @@ struct BallotRange {
 };
 
 /// The ballots of the mode to which a swarm has switched by `revision`, or of the config's own mode
-/// if its number is 0. Each revision has a separate range.
+/// if the revision's number is 0. Each revision has a separate range.
 BallotRange ballots_of_mode(const SettingsRevision& revision);
 
 /// Plans a council's decision: which peers take part, and from which state they continue. A peer
-/// whose answer has the lineage of the newest revision already uses it. The speed in an answer is
-/// the number of the newest refused switch. Pure.
+/// already uses the newest revision if its answer has that revision's lineage. The field `speed` of
+/// an answer holds the number of the newest refused switch. Pure.
 class SwitchPlanner final : public GenerationPlanner {
  public:
   /// A council's decision, in Generation::algorithm.
   enum class Outcome : std::uint8_t {
     switches,  ///< All switch to the newest revision.
-    ends,      ///< Refused: a peer is about to end, or has ended.
+    ends,      ///< Refused: a peer's run is about to end, or has ended.
     differs,   ///< Refused: peers differ in settings that must be equal in lockstep.
-    refused,   ///< Refused by an earlier council.
+    refused,   ///< Refused: an earlier council has refused this switch.
   };
 
-  /// Returns why no peer can use these settings; empty if one can.
+  /// Returns why these settings are unusable, or an empty string.
   using Judge = std::function<std::string(std::string_view settings)>;
-  /// True if peers are in lockstep with these settings.
+  /// True if peers with these settings work in lockstep.
   using NeedsAlike = std::function<bool(std::string_view settings)>;
 
   SwitchPlanner(Judge judge, NeedsAlike needs_alike)
@@ -76,16 +77,16 @@ class SwitchPlanner final : public GenerationPlanner {
   NeedsAlike needs_alike_;
 };
 
-/// Decides by ballots when all peers switch to other settings, and tells peers that come later
-/// which settings those are. A peer that has answered must not end its run before the decision is
-/// known (is_deciding). Until a peer first asks for a switch, no message is sent. Pure.
+/// Decides by ballots when all peers switch to other settings, and tells the settings to peers that
+/// come later. A peer that has answered must not end its run before the decision is known
+/// (is_deciding). Until a peer first asks for a switch, no message is sent. Pure.
 class SwitchCouncil {
  public:
   /// One peer's report of itself.
   struct Standing {
     std::uint64_t step = 0;
-    std::uint64_t samples = 0;  ///< Samples trained by all peers, as far as it knows.
-    bool ends = false;          ///< True if its training is over, or about to be.
+    std::uint64_t samples = 0;  ///< Samples trained by all peers, as far as this peer knows.
+    bool ends = false;          ///< True if this peer's training is over, or about to end.
   };
   struct Decision {
     SettingsRevision revision;
@@ -93,17 +94,17 @@ class SwitchCouncil {
     bool is_late = false;  ///< True if others already use the settings, so there is no common mean
                            ///< to wait for.
     std::uint64_t step = 0;     ///< The step at which all continue.
-    std::uint64_t samples = 0;  ///< Samples that all peers have trained by then.
+    std::uint64_t samples = 0;  ///< Samples that all peers have trained by that step.
   };
 
-  /// The ballots about the mean with which a switch begins. Peers whose councils decided on other
-  /// steps have other versions before the mean, so they have a separate range.
+  /// The ballots about the mean with which a switch begins. Peers whose councils decided on
+  /// different steps enter the mean with different versions, so they use separate ranges.
   static BallotRange ballots_of_mean(const Decision& decision);
 
   struct Options {
     std::uint64_t layout_hash = 0;
     SettingsRevision present;  ///< The revision with which we begin.
-    /// Equal at peers whose settings agree as far as lockstep requires.
+    /// Equal at two peers if their settings agree as far as lockstep requires.
     std::uint64_t alike = 0;
   };
 
@@ -114,29 +115,29 @@ class SwitchCouncil {
   /// Calls a council that decides on these settings.
   void ask(Time now, std::string settings, const Standing& own, const Membership& members,
            Effects& out);
-  /// Call when we use that revision from now on.
+  /// Call when we have begun to use this revision.
   void go_by(const SettingsRevision& revision) { present_ = revision; }
-  /// Call when a council has refused the switch of this number, so that later councils do not make
-  /// it after all.
+  /// Call when a council has refused the switch of this number, so that later councils refuse it
+  /// too.
   void refuse(std::uint64_t number) { refused_ = std::max(refused_, number); }
 
   void receive(Time now, PeerId from, const Message& message, const Standing& own,
                const Membership& members, Effects& out);
-  /// Call when the peer is gone. If it comes back, it has to be told again, even if the process
-  /// that is gone has answered the ballot under way.
+  /// Call when a peer is gone. If it comes back, we must tell it the settings again, even if its
+  /// old process has answered the ballot under way.
   void peer_gone(PeerId peer) {
     told_.erase(peer);
     if (is_deciding()) gone_.insert(peer);
   }
-  /// `is_free`: we use the newest revision and may tell it to peers that do not know it.
+  /// `is_free`: true if we use the newest revision and may tell it to peers that do not know it.
   void tick(Time now, bool is_free, const Standing& own, const Membership& members, Effects& out);
   Time deadline() const;
 
   /// True while a ballot that we have called or answered is undecided.
   bool is_deciding() const;
-  /// A decision that has not been taken yet.
+  /// Returns each decision once; nullopt if there is no new one.
   std::optional<Decision> take_decision();
-  /// Proofs against peers that have signed two decisions of one ballot, by peer.
+  /// Proofs against peers that have signed two different decisions of the same ballot, by peer.
   const std::map<PeerId, Equivocation>& proofs() const { return agreement_.proofs(); }
   /// The newest revision we have heard of.
   const SettingsRevision& heard() const { return agreement_.revision(); }
@@ -157,8 +158,9 @@ class SwitchCouncil {
   std::vector<PeerId> present_peers_;
   bool has_met_ = false;
   std::uint64_t decided_ = 0;  ///< The key of the last decision that was taken.
-  std::set<PeerId> told_;      ///< Peers of that decision that are still present.
-  std::set<PeerId> gone_;      ///< Peers that have gone while the ballot under way was undecided.
+  std::set<PeerId> told_;      ///< Peers that took part in the last decision taken and are still
+                               ///< present.
+  std::set<PeerId> gone_;      ///< Peers that were lost while the present ballot was undecided.
   Time tells_again_at_ = never;
   Duration tells_after_{};
 };

@@ -1,4 +1,4 @@
-// From a decision through the mean to the new mode.
+// Switches modes: from a decision through the mean of the models to the new mode.
 #include "peer/modes/switchable_mode.hpp"
 
 #include <algorithm>
@@ -16,10 +16,12 @@
 namespace gv {
 namespace {
 
-/// Peers that end their work later than others are waited for four times as long.
+/// Shortest time that peers get to answer in a ballot about a mean. Peers that are not blamed get
+/// four times as long, because some end their work later than others.
 constexpr Duration meeting_patience = std::chrono::milliseconds(2500);
 
-/// How many of the last bits of a version's lineage hold the number of models in a mean.
+/// The number of low bits in a mean's lineage that come from the agreement. The bits above them
+/// hold the number of models in the mean.
 constexpr int lineage_bits = 48;
 
 SwitchPlanner planner_of(const NodeOptions& options) {
@@ -33,7 +35,8 @@ SwitchPlanner planner_of(const NodeOptions& options) {
           [read](std::string_view settings) { return read(settings).mode != ModeKind::gossip; }};
 }
 
-/// The revision with the number of switches alone; number 0 if the mode was never switched.
+/// Returns the revision with a number that counts only mode switches. The number is 0 if the mode
+/// was never switched.
 SettingsRevision switched_by(const SettingsRevision& kept) {
   const std::uint64_t number = kept.number >> algorithm_bits;
   return {number, number > 0 ? kept.settings : std::string()};
@@ -62,7 +65,7 @@ SwitchableMode::SwitchableMode(PeerId self, std::uint64_t session, NodeOptions o
   made_ = make_mode(self, session, std::move(first), signer, draws);
 }
 
-/// The options of the mode that a revision switches to.
+/// The options of the mode to which a revision switches.
 NodeOptions SwitchableMode::options_after(const SettingsRevision& revision) const {
   SwitchedMode switched = options_.read_switch(revision.settings);
   check(switched.problems.empty(), "a switch is judged before it is made");
@@ -106,7 +109,8 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
   if (ballot == nullptr || !Agreement::handles(message)) {
     if (refuse_request(from, message, members, out)) return;
     const TransferId* transfer = transfer_of(message);
-    // A partner may not know yet how our last exchange has ended.
+    // Messages about an exchange always go to the mode, because a partner may not know yet how our
+    // last exchange ended.
     const bool is_of_exchange = transfer != nullptr && transfer->kind == TransferKind::exchange;
     Mode& concerned = is_of_exchange ? *made_.mode : active();
     return concerned.receive(now, from, message, members, out);
@@ -120,9 +124,9 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
   if (meeting_) show_proofs(now, *meeting_, members, out);
 }
 
-/// Passes the message to the part whose ballots have this number. While others are in a mode that
-/// we have not begun, none of ours may have it. A proof then goes to the council, which outlives
-/// all modes: its signer is excluded for the rest of the run, and not only from that mode.
+/// Passes the message to the part of this peer whose ballots include `number`. There is no such
+/// part if others are in a mode that we have not begun. A proof of equivocation then goes to the
+/// council, which outlives all modes, so the signer is excluded for the rest of the run.
 void SwitchableMode::receive_in_ballot(Time now, PeerId from, const Message& message,
                                        std::uint64_t number, Membership& members, Effects& out) {
   const bool is_of_council = number >= first_ballot_of_council && number < first_ballot_of_mean;
@@ -182,18 +186,18 @@ void SwitchableMode::woke_up(Time now, Membership& members, Effects& out) {
 }
 
 void SwitchableMode::leave(Time now, Effects& out) {
-  // A job of the mean ends first; the next tick gives the mean up.
+  // The mean's job under way ends first. The next tick then abandons the mean.
   if (meeting_) is_meeting_void_ = true;
   made_.mode->leave(now, out);
 }
 
-// ---- What is due ----
+// ---- Ticks ----
 
 void SwitchableMode::tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (takes_part()) {
     follow_council(now, members, out);
-    // Peers that work in step wait for a ballot anyway. In gossip, a hostile peer that calls
-    // ballots one after the other must not stop the others.
+    // Peers in lockstep wait for a ballot anyway. In gossip they do not wait, so a hostile peer
+    // cannot stop the others by calling one ballot after another.
     const bool decides = council_.is_deciding();
     made_.mode->hold_end(decides);
     if (decides && stands_still()) return;
@@ -217,7 +221,7 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
     begin_mode(now, members, out);
     made_.mode->tick(now, members, out, jobs);
   } else {
-    // The others add up what each has trained, and begin the new mode with the sum.
+    // Announce our progress, because the new mode begins with the sum of all peers' progress.
     members.set_progress(progress());
     members.announce(out);
     begin_meeting(now, members, out);
@@ -226,7 +230,7 @@ void SwitchableMode::go_on(Time now, Membership& members, Effects& out, std::vec
 }
 
 Time SwitchableMode::deadline() const {
-  // A mean that is given up only waits for its job.
+  // An abandoned mean has no deadline. We only wait for its job.
   const Time of_meeting = meeting_ && !is_meeting_void_ ? meeting_->deadline() : never;
   const Time own = meeting_ ? of_meeting : mode().deadline();
   if (!takes_part()) return own;
@@ -246,7 +250,7 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
-  // A council that only tells newcomers of the present mode does not keep others from switching.
+  // A council that only tells newcomers about the present mode does not block another switch.
   const bool decides_another = council_.is_deciding() && council_.heard().number > present_.number;
   if (target_ || asked_ || decides_another || council_.heard().number >= switches_max) {
     return {{.place = "switch",
@@ -266,7 +270,7 @@ void SwitchableMode::follow_council(Time now, const Membership& members, Effects
   if (asked_ && !council_.is_deciding()) {
     council_.ask(now, *std::exchange(asked_, std::nullopt), standing(), members, out);
   }
-  // A message may have brought a decision, or the next tick of the council.
+  // Either a message or the council's tick may have brought a decision.
   if (const auto decision = council_.take_decision()) decide(now, *decision, out);
   const bool is_free = !target_ && phase() == Phase::training;
   council_.tick(now, is_free, standing(), members, out);
@@ -283,7 +287,7 @@ void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, E
     if (decision.is_late || is_same) return;
   }
   target_ = decision;
-  // A first model must not enter the mean of trained ones.
+  // An untrained model must not enter the mean of trained ones.
   target_->is_late |= phase() == Phase::joining && step() == 0 && decision.step > 1;
   if (meeting_) is_meeting_void_ = true;
   if (!was_switching) made_.mode->wind_down(now, out);
@@ -294,8 +298,8 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
   council_.refuse(decision.revision.number);
   refused_ = decision.revision.number;
   if (decision.outcome == SwitchPlanner::Outcome::refused) {
-    // The switch was refused before we came, so that is no news. But the peer that asked for it
-    // must not wait for ever.
+    // The switch was refused before we came, so no fact is reported. But the peer that asked for
+    // the switch must not wait for ever.
     refusal_ = "a peer says that it was refused before";
     return;
   }
@@ -306,14 +310,15 @@ void SwitchableMode::refuse_switch(const SwitchCouncil::Decision& decision, Effe
   out.tell(SwitchRefused{.why = refusal_});
 }
 
-/// A mean or a mode may be made a second time, with ballots of the same numbers. Its session makes
-/// them differ.
+/// Returns a new session for a mean or a mode. If either is made a second time, its ballot numbers
+/// repeat, and only the session distinguishes it from the first.
 std::uint64_t SwitchableMode::next_session() { return hash_combine(session_, ++sessions_); }
 
 void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   CourseOptions course = options_.course;
-  // Peers that are to make equal steps need equal optimisers.
+  // Peers that will make equal steps need equal optimisers, so the optimisers' state is averaged
+  // too.
   course.elements = std::max(course.elements, options_.mixing.state_elements);
   course.steps = target_->step;
   course.work = {};
@@ -334,8 +339,8 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   show_proofs(now, *meeting_, members, out);
 }
 
-/// Shows a mode, and the council, the proofs of equivocation that any part of us has. A peer that
-/// one of them excludes for good must not work with another part, nor come back by a switch.
+/// Gives the council and mode `to` the proofs of equivocation from all parts of this peer. A peer
+/// that one part has excluded for good must not work with another part, or return after a switch.
 void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effects& out) {
   std::map<PeerId, Equivocation> proofs = council_.proofs();
   for (const Mode* from : {made_.mode.get(), meeting_.get()}) {
@@ -348,7 +353,7 @@ void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effect
     council_.receive(now, self_, proof, standing(), members, out);
     to.receive(now, self_, proof, members, out);
   }
-  // That they are proved is no news.
+  // Proofs that we already have are not reported again.
   const auto is_proved = [](const Fact& f) {
     return std::holds_alternative<EquivocationProved>(f);
   };
@@ -368,8 +373,8 @@ void SwitchableMode::end_meeting() {
   is_meeting_void_ = false;
 }
 
-/// Refuses a request for the state of a meeting that has ended here. A peer that is still in it
-/// would wait for our answer instead of for another peer's, or for a ballot without us.
+/// Refuses a request for the state of a meeting that has ended here. Otherwise a peer that is still
+/// in the meeting would wait for us, instead of asking another peer or calling a ballot without us.
 bool SwitchableMode::refuse_request(PeerId from, const Message& message, const Membership& members,
                                     Effects& out) const {
   const bool asks = std::holds_alternative<StateRequest>(message) ||
@@ -381,8 +386,8 @@ bool SwitchableMode::refuse_request(PeerId from, const Message& message, const M
   return true;
 }
 
-/// Makes the new mode. It begins at the common step with the mean or, if we were not in the mean,
-/// as a newcomer's.
+/// Makes the new mode. It begins at the common step with the mean. A peer that was not in the mean
+/// joins as a newcomer.
 void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   const SettingsRevision& revision = target_->revision;
   kept_ = {revision.number << algorithm_bits, revision.settings};
@@ -390,7 +395,7 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   CourseOptions& course = next.course;
   course.wait_for_peers = 1;
   course.wait_max = {};
-  // A round that was given up may have left the replica a step ahead of the mode.
+  // An abandoned round may have left the replica a step ahead of the mode.
   std::uint64_t step = replica_at_.value_or(made_.mode->step());
   if (const SwarmWork* work = swarm_work()) {
     course.work.resumed = work->note();
@@ -404,16 +409,19 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
       std::uint64_t& known = course.work.resumed.samples;
       known = std::max(known, target_->samples);
     }
-    // If a partition has made two means, the one of more models counts as newer.
+    // If a partition has produced two means, the one with more models counts as newer.
     course.version = {.step = step,
                       .samples = target_->samples,
                       .lineage = std::min<std::uint64_t>(models, 0xffff) << lineage_bits |
                                  mean.lineage >> (64 - lineage_bits)};
   } else if (step > 0) {
-    // What only we have learnt since the others began the new mode is replaced by their model.
+    // The others' model replaces ours. We lose all that we have learnt since they began the new
+    // mode.
     course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
   }
-  if (next.mode != ModeKind::allreduce) course.version.reset();  // Equal bits only there.
+  if (next.mode != ModeKind::allreduce)
+    course.version.reset();  // Equal versions mean equal bits
+                             // only in all-reduce.
   kind_ = next.mode;
   MadeMode made = make_mode(self_, next_session(), std::move(next), *signer_,
                             draws_.fork("switch").fork(revision.number));
@@ -431,8 +439,9 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
 
 // ---- Reports ----
 
-/// The present mode's settings may be newer than those it was made with. A number that only a
-/// hostile peer can have made would be taken for the number of a switch.
+/// Returns the newest revision of the present mode, which may be newer than the one with which the
+/// mode was made. Ignores a number that belongs to another switch, which only a hostile peer can
+/// have made.
 const SettingsRevision* SwitchableMode::revision() const {
   const SettingsRevision* newest = mode().revision();
   const bool is_of_mode = newest != nullptr && newest->number >> algorithm_bits == present_.number;

@@ -1,4 +1,4 @@
-// One mode at a time, and switches to other modes in which all peers of a swarm take part.
+// Runs one mode at a time, and switches to another mode together with all peers of a swarm.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace gv {
 
-/// Bits of a revision's number that count the algorithms of one mode. The higher bits count
-/// switches of the mode.
+/// The number of low bits in a revision's number. They count the algorithms of one mode; the higher
+/// bits count switches of the mode.
 inline constexpr int algorithm_bits = 16;
 
-/// A ballot of all peers names another mode and a step. Each peer finishes its work under way, one
-/// collective averages all models, and all continue from the mean in the new mode at that step. A
-/// peer that comes later, or was away, also learns of the switch by a ballot, and joins the new
-/// mode like any newcomer.
+/// To switch, all peers agree by ballot on another mode and a step. Each peer finishes its work
+/// under way, one collective averages all models, and all continue from the mean in the new mode at
+/// that step. A peer that comes later, or was away, also learns of the switch by a ballot, and
+/// joins the new mode like any newcomer.
 ///
-/// All messages within a mode go to that mode. Its ballots have a separate range of numbers, so
-/// late messages of the last mode are dropped. Pure.
+/// All messages within a mode go to that mode. Each mode's ballots have a separate range of
+/// numbers, so late messages of the previous mode are dropped. Pure.
 class SwitchableMode final : public Mode {
  public:
   /// `session` distinguishes this process from earlier ones. `signer` has the key of `self` and
@@ -65,10 +65,10 @@ class SwitchableMode final : public Mode {
   const Generations* generations() const override { return mode().generations(); }
   ModeReport report(const Membership& members) const override;
 
-  /// The present mode, by its type.
+  /// The present mode by its concrete type.
   const AnyMode& as() const { return made_.as; }
   ModeKind kind() const { return kind_; }
-  /// The revision by which the present mode was made; number 0: the config's own mode.
+  /// The revision by which the present mode was made; number 0 means the config's own mode.
   const SettingsRevision& present() const { return present_; }
   /// The options with which the present mode was made.
   NodeOptions options() const { return present_.number > 0 ? options_after(kept_) : options_; }
@@ -102,26 +102,26 @@ class SwitchableMode final : public Mode {
 
   PeerId self_;
   std::uint64_t session_;
-  std::uint64_t sessions_ = 0;  ///< Means and modes made so far, each with a session of its own.
+  std::uint64_t sessions_ = 0;  ///< Means and modes made so far. Each has its own session.
   NodeOptions options_;         ///< Options of the config's own mode.
   const Signer* signer_;
   Rng draws_;
   SettingsRevision present_;  ///< The present revision. Its number counts only switches of the
                               ///< mode.
-  SettingsRevision kept_;     ///< The same revision with the number that a run folder keeps.
+  SettingsRevision kept_;     ///< The present revision, with the number that a run folder keeps.
   std::uint64_t since_ = 0;   ///< The step at which the present mode began.
   std::optional<std::uint64_t> replica_at_;  ///< The replica's step after its newest job.
   MadeMode made_;
   ModeKind kind_;
   SwitchCouncil council_;
-  std::optional<std::string> asked_;  ///< Settings for which the next tick asks the council.
+  std::optional<std::string> asked_;  ///< Settings that the next tick puts to the council.
   std::optional<SwitchCouncil::Decision> target_;
   std::unique_ptr<Mode> meeting_;  ///< Computes the mean with which the new mode begins.
-  bool is_meeting_void_ = false;   ///< True if the meeting ends with its job, because another one
-                                   ///< replaces it.
+  bool is_meeting_void_ = false;   ///< True if the meeting is abandoned. It then ends with its job.
   std::uint64_t refused_ = 0;      ///< The number of the newest refused switch.
-  std::string refusal_;            ///< Why that switch was refused.
-  /// Key of the newest ballot that we promised in the last meeting that ended here; 0: none.
+  std::string refusal_;            ///< Why the newest refused switch was refused.
+  /// Key of the newest ballot that we promised in the last meeting that ended here; 0 if there is
+  /// none.
   std::uint64_t ended_ballot_ = 0;
 };
 

@@ -10,7 +10,8 @@
 
 namespace gv {
 
-/// Grows to the number of vectors in use at the same time. A vector keeps its last values.
+/// A pool that grows to the largest number of vectors in use at once. A reused vector keeps its
+/// last values.
 class VectorPool {
  public:
   using Vector = std::shared_ptr<Floats>;

@@ -1,4 +1,4 @@
-// Numbers that peers report, of which fewer than a third may be false.
+// Picks a value from peers' reports, of which fewer than a third may be false.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 
 namespace gv {
 
-/// The largest value that more than a third of the reports reach, so that with fewer than a third
-/// hostile no value is invented. There must be a report.
+/// Returns the largest value that more than a third of the reports reach or exceed. If fewer than a
+/// third of the peers are hostile, at least one honest report is that large too. `reports` must not
+/// be empty.
 template <class Value>
 Value vouched(std::vector<Value> reports) {
   const auto nth = reports.begin() + static_cast<std::ptrdiff_t>(reports.size() / 3);

@@ -55,7 +55,7 @@ class FactCounts {
   std::uint64_t of() const {
     return counts_[Fact(F{}).index()];
   }
-  /// The counts above 0.
+  /// The counts that are not 0.
   std::map<std::string, std::uint64_t> by_name() const;
 
   friend bool operator==(const FactCounts&, const FactCounts&) = default;

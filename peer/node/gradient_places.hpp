@@ -9,7 +9,8 @@
 
 namespace gv {
 
-/// Tensors of two or more dimensions as matrices. The first dimension becomes the rows.
+/// Places of all tensors with two or more dimensions, seen as matrices. The first dimension becomes
+/// the rows.
 std::vector<MatrixPlace> matrix_places(const Layout& layout);
 
 /// Places of layers whose gradients may travel as sufficient factors.

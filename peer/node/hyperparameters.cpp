@@ -8,15 +8,16 @@
 namespace gv {
 namespace {
 
-/// Lower bound of values that may be any fraction, so that factors can raise them again.
+/// Lower bound of fractional values. It is above 0, so that factors can raise such values again.
 constexpr double least = 1e-9;
 
-/// Multiplies a value unless it is 0.
+/// Returns `value` times `factor`, limited to the range from `least` to `most`. A value of 0 stays
+/// 0.
 double times(double value, double factor, double most) {
   return value == 0 ? 0 : std::clamp(value * factor, least, most);
 }
 
-/// The same for a whole number, which changes by at least 1 unless the factor is 1.
+/// Like times(), for a whole number. It changes by at least 1 unless it is 0 or the factor is 1.
 double times_whole(double value, double factor, double most) {
   if (value == 0) return 0;
   const double wanted = value * factor;
@@ -24,7 +25,7 @@ double times_whole(double value, double factor, double most) {
   return std::clamp(factor == 1 ? value : rounded, 1.0, most);
 }
 
-/// Varies what may differ between peers besides learning rate and momentum.
+/// Varies the hyper-parameters other than learning rate and momentum.
 template <class Factor>
 void vary_rest(Hyperparameters& values, Factor factor) {
   if (values.weight_decay != 0) {
@@ -50,7 +51,7 @@ std::array<float, replica_tail_elements> as_floats(const ReplicaTail& tail) {
           static_cast<float>(own.period)};
 }
 
-/// True if the value is 0, or one that training can use. False for NaN.
+/// True if the value is between 0 and `most`. False for NaN.
 bool is_sound(float value, double most) { return value >= 0 && value <= static_cast<float>(most); }
 bool is_whole(float value, double most) {
   return is_sound(value, most) && value == std::floor(value);
@@ -86,7 +87,7 @@ void append(const ReplicaTail& tail, std::vector<float>& values) {
 std::optional<ReplicaTail> tail_of(std::span<const float> values) {
   if (values.size() < replica_tail_elements) return std::nullopt;
   const auto tail = values.last(replica_tail_elements);
-  // Also false for NaN.
+  // `sound` is also false if a value is NaN.
   const bool sound = tail[0] > 0 && tail[0] <= static_cast<float>(learning_rate_max) &&
                      tail[1] >= 0 && tail[1] < 1 && tail[2] >= 0 && std::isfinite(tail[2]) &&
                      is_sound(tail[3], weight_decay_max) && is_whole(tail[4], batch_max) &&

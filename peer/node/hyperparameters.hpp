@@ -12,7 +12,7 @@
 
 namespace gv {
 
-/// Upper bounds, however often the values are varied.
+/// Upper bounds, which hold however often the values are varied.
 inline constexpr double learning_rate_max = 1000;
 inline constexpr double momentum_max = 0.999999;
 inline constexpr double weight_decay_max = 1;
@@ -20,16 +20,16 @@ inline constexpr double batch_max = 65536;
 inline constexpr double alpha_max = 0.5;  ///< Above this value models can diverge.
 inline constexpr double period_max = 1e6;
 
-/// The first values of peer `peer`: the learning rate, 1 - momentum, and each other value of `from`
-/// that is not 0, each times a factor drawn from 1/spread to spread, uniformly on a logarithmic
-/// scale. A function of the run's seed and the peer.
+/// Returns the first values of peer `peer`. The learning rate, 1 - momentum, and each other value
+/// of `from` that is not 0 are multiplied by factors drawn between 1/spread and spread, uniformly
+/// on a logarithmic scale. Equal arguments give equal values.
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer);
 
-/// Multiplies the learning rate by 0.8 or 1.2 and, with `has_momentum`, also 1 - momentum by a
-/// separate draw, and likewise each other value that is not 0. A whole number changes by at least
-/// 1. Steps are proportional to learning_rate / (1 - momentum), and no factor can make the momentum
-/// 1.
+/// Returns `from` with the learning rate and each other value that is not 0 multiplied by 0.8 or
+/// 1.2, each by a separate draw. With `has_momentum`, 1 - momentum is multiplied likewise: steps
+/// are proportional to learning_rate / (1 - momentum), and no factor on 1 - momentum can make the
+/// momentum 1. A whole number changes by at least 1.
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng);
 
 /// The numbers that follow the optimiser's vectors when a whole replica is downloaded.
@@ -44,7 +44,7 @@ inline constexpr std::size_t replica_tail_elements = 7;
 
 void append(const ReplicaTail& tail, std::vector<float>& values);
 
-/// The tail in the last floats of `values`; nullopt if its values are unusable for training.
+/// Reads the tail from the last floats of `values`. Returns nullopt if it is unusable for training.
 std::optional<ReplicaTail> tail_of(std::span<const float> values);
 void set_tail(const ReplicaTail& tail, std::span<float> values);
 

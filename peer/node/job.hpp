@@ -39,7 +39,8 @@ struct MixPlace {
   std::vector<std::size_t> hosts = {};  ///< The host of each rank, as in RoundPlan.
 };
 
-/// Receives the messages of a round. The worker fills it before it reports that they are ready.
+/// Receives the messages of a round. The worker fills the outbox before it reports the messages as
+/// ready.
 struct MixOutbox {
   std::vector<MixMessage> messages;
   bool sound = true;  ///< True if all values are finite. Otherwise there are no messages.
@@ -53,28 +54,30 @@ struct StageCopy {
   StageValues values;
 };
 
-/// The end of a run for one stage.
+/// How a pipeline run ends for one stage.
 struct StageEnd {
   std::uint32_t stage = 0;
-  StageValues sum;  ///< Gradient of one optimiser step; null: all steps have been made.
-  /// The gradient of our slices, if the stage has some. Other numbers may follow both gradients.
+  StageValues sum;  ///< Gradient of one optimiser step. Null if all steps have already been made.
+  /// The gradient of our slices, if we carry slices of the stage. As in `sum`, other numbers may
+  /// follow the gradient.
   StageValues slices;
   std::size_t micro_batches = 0;  ///< Micro-batches in `sum`.
-  StageValues mean;               ///< Mean of the replicas' parameters; null: none.
-  StageValues snapshot;  ///< Our own parameters in the mean: x += force * (mean - snapshot).
+  StageValues mean;               ///< Mean of the replicas' parameters; null if there is none.
+  StageValues snapshot;           ///< Our parameters when the mean was computed. The update is x +=
+                                  ///< force * (mean - snapshot).
   float force = 1;
-  std::optional<std::uint64_t> round;  ///< Round to mix; empty: none.
+  std::optional<std::uint64_t> round;  ///< Round to mix; empty if there is none.
   std::vector<MixMessage> arrived;     ///< Messages to mix.
 };
 
-/// How a run has ended with a common mean: its limits, and what is known of the mean.
+/// How a run ended with a common mean: the run's limits, and facts about the mean.
 struct RunEnd {
   std::uint64_t budget = 0;        ///< Samples of all peers after which the run was to end.
-  Duration wall{};                 ///< Training time after which it was to end; 0: none.
-  double target = 0;               ///< Accuracy or R2 at which it was to end; 0: none.
-  bool is_used_up = false;         ///< True if this peer knew the budget to be used up.
-  bool is_time_over = false;       ///< True if this peer knew the time to be over.
-  bool is_target_reached = false;  ///< True if this peer knew the target to be reached.
+  Duration wall{};                 ///< Training time after which the run was to end; 0: no limit.
+  double target = 0;               ///< Accuracy or R2 at which the run was to end; 0: no target.
+  bool is_used_up = false;         ///< True if this peer knew that the budget was used up.
+  bool is_time_over = false;       ///< True if this peer knew that the time was over.
+  bool is_target_reached = false;  ///< True if this peer knew that the target was reached.
   std::uint64_t models = 0;        ///< The number of models in the mean.
   std::uint64_t lineage = 0;       ///< The lineage of the mean's version.
 
@@ -85,7 +88,7 @@ struct RunEnd {
 struct SwarmNote {
   std::uint64_t samples = 0;          ///< Samples trained by all peers; 0: not known.
   Duration ran{};                     ///< How long the swarm has trained.
-  std::optional<LedgerEntry> ledger;  ///< The peer's own entry in leased data.
+  std::optional<LedgerEntry> ledger;  ///< The peer's own ledger entry, if data are leased.
   std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
   /// Set if the model is the mean with which a run has ended, and nothing has changed it since.
   std::optional<RunEnd> end = {};
@@ -93,7 +96,7 @@ struct SwarmNote {
 
 namespace task {
 
-// ---- Of a whole model ----
+// ---- For a whole model ----
 
 /// Take over a downloaded model, and in a population the rest of the state that came with it.
 struct AdoptModel {
@@ -105,12 +108,13 @@ struct LoadState {
   /// Parameters, then optimiser state, then outer-step state.
   std::shared_ptr<const Floats> values;
   std::uint64_t step = 0;
-  /// Keep our own optimiser state, unless it has made no step yet.
+  /// Keep our own optimiser state, unless our optimiser has made no step yet.
   bool own_optimizer = false;
   bool model_only = false;  ///< The values are parameters only; keep the rest of our state.
-  /// If not 0, a replica that has made steps refuses parameters whose norm is above this many times
-  /// the larger of its own norm and 1. Any replica refuses an optimiser state that no optimiser can
-  /// have made. Then neither this task nor a later one of the job is done.
+  /// Limit on the norm of the loaded parameters; 0: no limit. A replica that has made steps refuses
+  /// parameters whose norm is above this many times the larger of its own norm and 1. Whatever the
+  /// limit, any replica refuses an optimiser state that no optimiser can have made. After a
+  /// refusal, the job skips this task and all later ones.
   double norm_cap = 0;
   /// If set, the run ends with this model. The replica's checkpoints have this note from then on.
   std::shared_ptr<const SwarmNote> end_note = {};
@@ -123,9 +127,9 @@ struct ApplyUpdate {
   std::size_t samples = 0;        ///< Samples of all peers in the update; 0: unknown.
   std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends this many local
                                   ///< steps.
-  /// If set, the values are the mean of the peers' models, which becomes ours at this step.
+  /// If set, the values are the mean of the peers' models, which becomes our model at this step.
   std::optional<std::uint64_t> becomes_model_at;
-  /// As in LoadState.
+  /// See LoadState::end_note.
   std::shared_ptr<const SwarmNote> end_note = {};
 };
 
@@ -143,13 +147,13 @@ struct AddForces {
   std::vector<Force> forces;
 };
 
-/// Note the swarm's progress, and the factors on our own updates and batches. SwarmNote::end of the
-/// note is unused, because the replica itself knows whether its model has changed.
+/// Note the swarm's progress, and the factors for our own updates and batches. `note.end` is
+/// unused, because the replica itself knows whether its model has changed.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
   SwarmNote note;
-  std::uint64_t batch_growth = 1;  ///< Growth of the batch in the job's steps.
+  std::uint64_t batch_growth = 1;  ///< Growth factor of the batch in the job's steps.
 };
 
 /// Take optimiser steps. If the replica mixes, these are the steps of the round that it has begun.
@@ -157,28 +161,31 @@ struct TakeSteps {
   std::uint64_t count = 0;
   /// If data are leased: the first sample, counted in the order that all peers share.
   std::optional<std::uint64_t> from;
-  bool rests = false;  ///< Count the steps without making them, as a resting centre does.
+  bool rests = false;  ///< True to count the steps without making them, as in a resting centre.
 };
 
-/// Compute our contribution to a collective: a gradient, or with local steps the old model minus
+/// Compute our contribution to a collective: a gradient or, with local steps, the old model minus
 /// the new one.
 struct ComputeGradient {
-  std::size_t samples = 0;            ///< Samples of the mean; with local steps, of each step.
-  std::optional<std::uint64_t> from;  ///< As in TakeSteps.
-  std::uint64_t local_steps = 0;      ///< 0: compute a gradient.
-  bool of_model = false;              ///< Contribute the parameters themselves, without computing.
-  bool measures_square = false;  ///< Also measure the length of the gradient and later of the mean.
-  /// Selects the compressor, of which the replica has its own instance. Null: the values travel
-  /// whole.
+  std::size_t samples = 0;            ///< Samples in the mean; with local steps, samples of each
+                                      ///< step.
+  std::optional<std::uint64_t> from;  ///< See TakeSteps::from.
+  std::uint64_t local_steps = 0;      ///< Number of local steps; 0: compute a gradient.
+  bool of_model = false;              ///< True to contribute the parameters themselves, without
+                                      ///< computing.
+  bool measures_square = false;  ///< Also measure the length of the gradient, and later the length
+                                 ///< of the mean gradient.
+  /// Selects the compressor. The replica uses its own instance of it. If null, the values are not
+  /// compressed.
   std::shared_ptr<const GradientCompressor> compressor;
   CompressionPlan plan;  ///< The encoding of the values.
   /// Memory for the result: at least as long as the layout, or as the encoded values.
   std::shared_ptr<Floats> values;
-  /// If arrays are averaged, `values` gets the length of the array plus this many floats: the
+  /// If arrays are averaged: the number of floats that follow the array in `values`. They are the
   /// array's weight, and numbers that the replica does not change.
   std::size_t behind_array = 0;
-  /// Elements of a gradient, in falling order. Report when the gradient is final from each of them
-  /// on.
+  /// Elements of a gradient, in descending order. For each, the replica reports when the gradient
+  /// is final from that element on.
   std::vector<std::size_t> marks;
 
   std::size_t all_samples() const { return samples * std::max<std::size_t>(1, local_steps); }
@@ -187,7 +194,7 @@ struct ComputeGradient {
 /// In a population: compute the loss on held-out samples.
 struct Validate {};
 
-/// Measure the model on the test data. In a pipeline: on the samples that have passed the last
+/// Measure the model on the test data or, in a pipeline, on the samples that have passed the last
 /// stage.
 struct Measure {};
 
@@ -197,21 +204,22 @@ struct TakeSnapshot {
   bool with_rest = false;  ///< Also fill Snapshot::rest, for downloads of the whole replica.
 };
 
-/// Another mode follows: drop the state that the last one kept beside the model and its optimiser.
+/// Another mode follows. Drop the state that the previous mode kept beside the model and its
+/// optimiser.
 struct PartFromMode {};
 
-// ---- Of a model that mixes with neighbours ----
+// ---- For a model that mixes with neighbours ----
 
 /// End the generation in which the replica mixes.
 struct LeaveGeneration {
-  std::vector<MixMessage> left_over;  ///< Messages of the generation that are not mixed any more.
+  std::vector<MixMessage> left_over;  ///< Messages of the generation that will not be mixed.
   bool unsent = false;  ///< True if our last messages in the generation reached no peer.
 };
 
 /// Mix in a new generation from now on.
 struct EnterGeneration {
   MixPlace place;
-  /// Switch to this rule, and drop the state of the last rule; null: no switch.
+  /// Switch to this rule, and drop the state of the previous rule; null: no switch.
   std::shared_ptr<const MixRule> rule;
   std::uint64_t run_seed = 0;  ///< Seed of the rule's draws.
 };
@@ -233,15 +241,15 @@ struct SendRound {
   std::shared_ptr<MixOutbox> outbox;
 };
 
-// ---- Of the stages that a peer of a pipeline carries ----
+// ---- For the stages that a peer of a pipeline carries ----
 
-/// Give up the run under way.
+/// Give up the pipeline run under way.
 struct AbandonRun {};
 
-/// End the run under way.
+/// End the pipeline run under way.
 struct EndRun {
   std::vector<StageEnd> ends;  ///< One end for each stage.
-  std::size_t drawn = 0;       ///< Batches of our own that the run took.
+  std::size_t drawn = 0;       ///< Number of our own batches that the run took.
 };
 
 /// Copy the states of stages for peers that take these stages over.
@@ -260,8 +268,8 @@ struct HeldSlices {
   Range slices;
 };
 
-/// Continue with these slices of stages, and with other carriers' states of parts. Null values:
-/// with the state before the first step.
+/// Continue with these slices of stages, and with these states of parts from other carriers. Null
+/// values stand for the state before the first step.
 struct LoadStages {
   std::vector<HeldSlices> held;
   std::vector<StageCopy> states;
@@ -281,19 +289,21 @@ struct CopyStages {
 /// with a sum over the group between consecutive parts.
 struct StagePass {
   PipelineInstruction what;
-  std::size_t part = 0;                     ///< In a group: the part of the pass.
+  std::size_t part = 0;                     ///< In a group: the index of the part within the pass.
   std::shared_ptr<const GroupPlace> group;  ///< Our place in the group; null: we are alone.
-  /// For the first stage's forward pass: number of our own batch in the run, or of the batch in a
-  /// test.
+  /// For the first stage's forward pass: the index of the batch, among our own batches in the run
+  /// or among those of a test.
   std::size_t draw = 0;
   StageValues in;   ///< Input from the neighbour, or the sum; null if there is none.
   StageValues out;  ///< Memory for the result; null if no peer is waiting for one.
-  /// Gradients are added here, and the pass is counted behind them (the contribution checksum). An
-  /// update takes the gradients and leaves zeros, but keeps the counts. Null before the last part.
+  /// The pass adds its gradients here, and adds 1 to its count behind them (the contribution
+  /// checksum). An update takes the gradients and leaves zeros, but keeps the counts. Null before
+  /// the last part of a pass.
   StageValues sum;
-  /// The same for the gradients of our slices. The pass is counted behind them once for each slice.
+  /// Like `sum`, for the gradients of our slices. Behind these gradients, the pass has one count
+  /// for each slice, and adds 1 to each.
   StageValues slices;
-  std::size_t counted_at = 0;     ///< Place of the count behind the gradients in `sum`.
+  std::size_t counted_at = 0;     ///< Index of the pass's count behind the gradients in `sum`.
   std::size_t micro_batches = 0;  ///< For an update: micro-batches in the sum.
 };
 
@@ -304,11 +314,11 @@ struct CopyParameters {
   StageValues out;
 };
 
-/// Make a round's messages about a stage for its other replicas.
+/// Make a round's messages about a stage for the stage's other replicas.
 struct SendStage {
   std::uint32_t stage = 0;
-  std::optional<MixPlace> place;  ///< Set once: this replica's place among the stage's replicas;
-                                  ///< `step` is unused.
+  std::optional<MixPlace> place;  ///< Set when a generation begins: this replica's place among the
+                                  ///< stage's replicas. `place->step` is unused.
   std::uint64_t round = 0;
   std::shared_ptr<MixOutbox> outbox;
 };
@@ -331,26 +341,26 @@ struct Fingerprint {
   std::uint64_t value = 0;
 };
 
-/// Result of a refused LoadState. The job returns without that task and the later ones.
+/// Result of a refused LoadState. The job skips that task and all later ones.
 struct StateRefused {
   Reason why = Reason::none;
   double norm = 0;  ///< Norm of the refused parameters.
 };
 
-/// Result of the first of several changes, one after the other, to which other peers contributed
-/// and which would have made parameters absurdly large (Learner::held). In a pipeline all updates
-/// of a run are one change.
+/// Reports that a change to which other peers contributed would have made parameters absurdly large
+/// (Learner::held). Only the first of several such changes in a row is reported. In a pipeline, all
+/// updates of a run are one change.
 struct ModelHeld {};
 
 /// Result of ComputeGradient.
 struct Gradient {
   std::size_t samples = 0;
-  bool is_sound = true;   ///< True if all values are finite, also in their encoded form.
-  std::size_t array = 0;  ///< Floats of the array to average; 0: there is none.
+  bool is_sound = true;   ///< True if all values are finite, even in encoded form.
+  std::size_t array = 0;  ///< Number of floats in the array to average; 0: none.
 };
 
-/// Result of an ApplyUpdate after a ComputeGradient that measures squares: the squared lengths of
-/// our own gradient and of the mean, and the number of samples in each.
+/// Result of an ApplyUpdate that follows a ComputeGradient with `measures_square`: the squared
+/// lengths of our own gradient and of the mean, and the number of samples in each.
 struct GradientSquares {
   double own = 0;
   double mean = 0;
@@ -395,7 +405,7 @@ using TaskVariant = std::variant<
     task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages, task::ReleaseStages,
     task::CopyStages, task::StagePass, task::CopyParameters, task::SendStage, task::Save>;
 
-/// Any task. Only job.cpp compiles its copying, moving and destruction, as for Message.
+/// Any task. Its copying, moving and destruction are compiled only in job.cpp, as for Message.
 struct AnyTask : TaskVariant {
   template <class T>
   requires(IsOneOf<T, TaskVariant>) AnyTask(T task)
@@ -431,13 +441,13 @@ struct JobDone {
                               result::Gradient, result::GradientSquares, result::Validation,
                               result::Measured, result::Mixing, result::StagePart, result::Saved>;
 
-  /// The job returns to the thread that asked for it, with its buffers filled.
+  /// The finished job, with its buffers filled. It returns to the thread that asked for it.
   Job job;
   std::uint64_t step = 0;       ///< Total number of local steps taken.
   std::uint64_t steps_run = 0;  ///< Steps made by this job.
-  Score score;                  ///< Training loss and hits over those steps.
+  Score score;                  ///< Training loss and hits over the job's steps.
   double learning_rate = 0;     ///< Learning rate of the next step.
-  std::vector<Result> results;  ///< Results of those tasks that have one, in order.
+  std::vector<Result> results;  ///< Results of the tasks that have one, in order.
   Duration busy{};              ///< Duration of the job, measured by the thread that ran it.
 };
 

@@ -119,7 +119,7 @@ void Node::complete(Time now, JobDone done, NodeEffects& out) {
     out.tell(ModelHeld{.step = done.step});
   }
   mode_->complete(now, std::move(done), membership_, out);
-  // This tick may end a collective, which the tick in settle() then sees.
+  // This tick may end a collective, which the tick in settle() then notices.
   mode_->tick(now, membership_, out, out.jobs);
   settle(now, out);
 }
@@ -160,7 +160,7 @@ void Node::set_wall(Time now, std::uint64_t wall_s) {
   if (trust_) trust_->set_wall(now, wall_s);
 }
 
-/// Lets the peers of the allow-list and those with certificates take part, and no others.
+/// Lets only peers with certificates and those on the allow-list take part.
 void Node::follow_trust(Time now, NodeEffects& out) {
   const std::uint64_t version = trust_ ? trust_->version() + 1 : 1;
   if (version == trusted_) return;
@@ -183,8 +183,8 @@ void Node::tick(Time now, NodeEffects& out) {
 
 void Node::settle(Time now, NodeEffects& out) {
   if (trust_) follow_trust(now, out);
-  // The mode must learn of deaths that membership has found; indexed because the mode appends
-  // facts too.
+  // The mode must learn of deaths that membership has found. The loop uses an index because the
+  // mode appends facts too.
   for (std::size_t i = 0; i < out.facts.size(); ++i) {
     if (const auto gone = gone_peer(out.facts[i])) mode_->peer_gone(now, *gone, out);
   }
@@ -195,7 +195,7 @@ void Node::settle(Time now, NodeEffects& out) {
   mode_->tick(now, membership_, out, out.jobs);
   membership_.set_progress(mode_->progress());
   if (!leaving_ && mode_->course().is_over(membership_, mode_->is_idle())) leave(now, out);
-  // Lets an exchange under way settle first. Otherwise the partner would treat us as gone.
+  // Let an exchange under way settle first. Otherwise the partner would treat us as gone.
   if (leaving_ && !told_others_ && (is_finished() || !mode_->is_settling())) {
     told_others_ = true;
     membership_.leave(now, out);

@@ -1,4 +1,4 @@
-// One whole peer without its machine: membership and a mode, wired together. Pure.
+// One whole peer, without sockets or threads: membership and a mode, wired together. Pure.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ class SwitchableMode;
 class Trust;
 
 /// The complete interface of a peer: everything that the outside world can do to it, and all
-/// effects that it wants. The host implements these with sockets and a worker thread, the simulator
-/// with a virtual clock.
+/// effects that the peer asks for. The host connects a node to sockets and a worker thread, the
+/// simulator to a virtual clock.
 class Node {
  public:
   /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
@@ -51,19 +51,19 @@ class Node {
   /// while.
   void refuse(Time now, PeerId peer, NodeEffects& out);
   void receive_block(Time now, PeerId from, const Block& block, NodeEffects& out);
-  /// Where to put a block that is under way (Mode::place).
+  /// Returns the memory for a block that is under way (Mode::place).
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes) {
     return mode_->place(from, id, offset, bytes);
   }
   void lane_lost(Time now, PeerId peer, NodeEffects& out);
   void lane_refused(Time now, PeerId peer, NodeEffects& out);
-  /// The job of that number has made the gradient final from element `begin` on.
+  /// Call when job `job` has made the gradient final from element `begin` on.
   void gradient_ready(Time now, std::uint64_t job, std::size_t begin, NodeEffects& out);
   void complete(Time now, JobDone done, NodeEffects& out);
   void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
 
-  /// Also admits peers with certificates from now on, beside those on the allow-list. Call before
+  /// Makes the node also admit peers with certificates, beside those on the allow-list. Call before
   /// start().
   void certify(Time now, Trust trust, NodeEffects& out);
   /// The certificates of the swarm; null if this peer uses only an allow-list.
@@ -77,7 +77,7 @@ class Node {
   /// Takes certificates shown by a peer that may not have a link yet.
   void receive_certificates(Time now, const Certificates& shown, NodeEffects& out);
 
-  /// Safe to call early, late or twice.
+  /// Does the work that is due. Safe to call early, late or twice.
   void tick(Time now, NodeEffects& out);
   Time deadline() const;
 
@@ -96,7 +96,7 @@ class Node {
   const Mode& mode() const { return *mode_; }
   /// The mode, with what it reports about switches between modes.
   const SwitchableMode& switchable() const { return *switchable_; }
-  /// The mode as an `M`, for callers interested in one kind; null if it is of another type.
+  /// The mode as an `M`, for callers that need one kind of mode; null if it is of another kind.
   template <class M>
   const M* as() const {
     const auto* found = std::get_if<const M*>(&present_mode());
@@ -111,13 +111,14 @@ class Node {
 
   Membership membership_;
   std::unique_ptr<Mode> mode_;
-  SwitchableMode* switchable_ = nullptr;  ///< `mode_` by its own type.
+  SwitchableMode* switchable_ = nullptr;  ///< `mode_`, by its concrete type.
   std::uint64_t incarnation_ = 0;
   bool leaving_ = false;
   bool told_others_ = false;
   const Signer* signer_;
   std::vector<PeerId> listed_;  ///< The allow-list.
-  /// Null without certificates. Not shared; a shared_ptr needs no complete type here.
+  /// Null without certificates. Not shared: a shared_ptr is used because it needs no complete type
+  /// here.
   std::shared_ptr<Trust> trust_;
   std::uint64_t trusted_ = 0;    ///< The version of `trust_` that membership uses.
   std::set<PeerId> authorized_;  ///< The peers that membership admits, including those with

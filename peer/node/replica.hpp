@@ -22,14 +22,15 @@ namespace gv {
 /// take longer than `make` itself.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// Replaces a pass in measurements whose stages only take time. The pass's gradients count as
-/// computed.
+/// Stands in for a pass in measurements where stages only take time. The pass's gradients then
+/// count as computed.
 using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
 /// What the owner of a replica may attach to it. Each may be empty.
 struct ReplicaHooks {
-  /// Called while a job runs, on its thread: its gradient is final and encoded from element `begin`
-  /// on. With 0 it may also mean that the messages of its round are in the outbox.
+  /// Called on the job's thread while the job runs, once its gradient is final and encoded from
+  /// element `begin` on. A `begin` of 0 may also mean that the messages of the job's round are in
+  /// the outbox.
   std::function<void(std::uint64_t job, std::size_t begin)> ready;
   StepPace pace;         ///< Paces steps and gradients, for peers slower than their machine.
   PassStandIn stand_in;  ///< Replaces passes through stages.
@@ -37,11 +38,11 @@ struct ReplicaHooks {
 
 /// The content of a checkpoint, for a model or for one of its stages.
 struct ReplicaPart {
-  std::optional<std::uint32_t> stage;  ///< The stage; empty: the whole model.
+  std::optional<std::uint32_t> stage;  ///< The stage; empty for the whole model.
   const Layout* layout = nullptr;
   std::span<const float> parameters;
   OptimizerState optimizer;
-  std::map<std::string, std::string> notes;  ///< Further state in the form of text.
+  std::map<std::string, std::string> notes;  ///< Further state, in the form of text.
 };
 
 /// A peer's part of the model: the whole model or some stages. No other code touches live
@@ -54,7 +55,7 @@ class Replica {
   /// other kind of replica fails a check.
   virtual JobDone run(Job job) = 0;
   virtual void set_hooks(ReplicaHooks hooks) = 0;
-  /// Sets the rule by which later jobs mix, in a run with this seed.
+  /// Makes later jobs mix by this rule, in a run with this seed.
   virtual void mix_by(const MixRule& rule, std::uint64_t run_seed) = 0;
 
   virtual std::uint64_t step() const = 0;
@@ -63,15 +64,15 @@ class Replica {
   /// Parameters of one stage, without slices that this peer lacks; empty if it does not carry the
   /// stage.
   virtual std::span<const float> stage(std::size_t) const { return {}; }
-  /// The ranges of these parameters in the whole stage.
+  /// The ranges of the whole stage whose parameters stage() returns.
   virtual std::vector<Range> stage_ranges(std::size_t) const { return {}; }
-  /// Parameters of a part of a stage, in the order in which carriers exchange them; empty if it is
-  /// not carried.
+  /// Parameters of a part of a stage, in the order in which carriers exchange them; empty if we do
+  /// not carry it.
   virtual std::vector<float> part(std::uint32_t) const { return {}; }
   /// The conservation checksum; zeros in a pipeline, which has no exchanges.
   virtual ConservationChecksum checksum() const { return {}; }
 
-  /// The content of a checkpoint. Its views are valid until the next job.
+  /// The content of a checkpoint. The views in the parts are valid until the next job.
   virtual std::vector<ReplicaPart> parts() const = 0;
   /// Resumes from a part of an equal replica. If the part does not fit, returns the reason and
   /// changes nothing; otherwise returns an empty string.
@@ -88,8 +89,8 @@ class Replica {
   virtual bool has_ended() const { return false; }
 };
 
-/// The conservation checksum with which the replica of this peer starts. The sum over all peers
-/// must return to its first value.
+/// The conservation checksum with which the replica of this peer starts. Later, the sum of all
+/// peers' checksums must equal the sum of these first ones.
 inline ConservationChecksum initial_checksum(std::uint64_t peer) {
   Rng rng = Rng(peer).fork("canary");
   ConservationChecksum checksum;

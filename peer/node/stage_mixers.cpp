@@ -9,14 +9,14 @@
 namespace gv {
 namespace {
 
-/// As gossip.norm_cap is by default, which a pipeline does not read.
+/// The default of the setting gossip.norm_cap, which a pipeline does not read.
 constexpr double copy_norm_cap = 10;
 
 }  // namespace
 
 std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot) {
   std::vector<float> values(mean.size());
-  // First the other copy, to measure it.
+  // Compute the other copy first, to measure its norm.
   for (std::size_t i = 0; i < mean.size(); ++i) values[i] = 2 * mean[i] - snapshot[i];
   const double longest = copy_norm_cap * std::max(norm_of(snapshot), 1.0);
   if (!(norm_of(values) <= longest)) return {};

@@ -11,9 +11,9 @@
 
 namespace gv {
 
-/// The force of averaging a stage with one other replica: `mean`, of both copies, minus `snapshot`,
-/// which is ours. Empty if the other copy's norm is not finite, or more than ten times ours (or
-/// than 10, if ours is below 1). Gossip refuses whole models by the same rule.
+/// The force of averaging a stage with one other replica: `mean` (of both copies) minus `snapshot`
+/// (our copy). Empty if the other copy's norm is not finite, or more than ten times ours (or than
+/// 10, if ours is below 1). Gossip refuses whole models by the same rule.
 std::vector<float> pair_force(std::span<const float> mean, std::span<const float> snapshot);
 
 /// Seed of a stage's mixing, the same at all its replicas.
@@ -26,11 +26,11 @@ class StageMixers {
   /// `sizes`: numbers of parameters by stage.
   StageMixers(const MixRule& rule, std::uint64_t run_seed, std::span<const std::size_t> sizes);
 
-  /// Fills the outbox with messages about a stage with these parameters.
+  /// Fills the task's outbox with messages about a stage that has these parameters.
   void send(const task::SendStage& task, std::span<const float> parameters);
 
-  /// The mixed parameters at the end of a run, from `parameters` after its steps. `end` must have a
-  /// round.
+  /// The mixed parameters at the end of a run. `parameters` are ours after the run's steps. `end`
+  /// must have a round.
   std::vector<float> mixed(const StageEnd& end, std::span<const float> parameters);
 
  private:

@@ -129,7 +129,8 @@ void StageReplica::end(const StageEnd& end) {
   if (!force.empty()) learner_->add(end.stage, force, end.force);
 }
 
-/// A pass of a test. An answer only says that the micro-batch has reached the last stage.
+/// Makes a pass that is part of a test. Only forward passes compute; the others only report that
+/// the micro-batch has reached the last stage.
 void StageReplica::test(const task::StagePass& task) {
   const PipelineInstruction& what = task.what;
   if (what.action != PipelineAction::forward) {
@@ -239,7 +240,7 @@ std::string StageReplica::restore(ReplicaPart part) {
 }
 
 void StageReplica::load(const task::LoadStages& task) {
-  // A stage that begins from the seed resets all its parts and forgets what it had.
+  // A stage that begins from the seed resets all its parts and forgets their earlier state.
   for (const StageCopy& state : task.states) {
     const PartOfStage part = named(state.part);
     if (!state.values && !part.slice) learner_->release(part.stage);
@@ -300,7 +301,7 @@ JobDone StageReplica::run(Job job) {
       [](const auto&) { check(false, "stages are given no task of a whole model"); },
   };
   for (const Job::Task& task : done.job.tasks) std::visit(carry_out, task);
-  // Some schedules make updates within a run.
+  // Some schedules make updates within a run, so check after every job.
   held_in_run_ |= learner_->held() > held_before;
   if (first_of<task::EndRun>(done.job.tasks) != nullptr) {
     const bool was_held = std::exchange(is_held_, std::exchange(held_in_run_, false));

@@ -49,12 +49,12 @@ class StageReplica final : public Replica {
   bool holds(std::uint32_t part) const;
   void load(const task::LoadStages& task);
   void copy(const std::vector<StageCopy>& copies) const;
-  /// False if a parameter is not finite.
+  /// Returns false if a parameter is not finite.
   bool copy(const task::CopyParameters& task) const;
   Score pass(const task::StagePass& task);
   void test(const task::StagePass& task);
 
-  /// A sum without the numbers that follow its gradients.
+  /// Views of the gradients in a sum, without the numbers that follow them.
   template <class T>
   HeldValues<T> gradients(std::uint32_t stage, const StageValues& common,
                           const StageValues& slices) const;
@@ -63,14 +63,15 @@ class StageReplica final : public Replica {
   StageParts parts_;
   ReplicaHooks hooks_;
   SwarmNote swarm_note_;
-  bool held_in_run_ = false;  ///< True if parameters were held at their bound since the end of the
-                              ///< last run.
+  bool held_in_run_ = false;  ///< True if an update since the end of the last run held parameters
+                              ///< at their bound.
   bool is_held_ = false;      ///< True if the newest run has left parameters at their bound.
   ModelVersion version_;      ///< Equal versions mean equal bits. Saved in checkpoints.
   std::optional<StageMixers> mixers_;
 };
 
-/// The slices in the notes of a stage's checkpoint; nullopt if it holds a whole stage.
+/// The range of slices in the notes of a stage's checkpoint; nullopt if the checkpoint holds a
+/// whole stage.
 std::optional<Range> slices_of(const std::map<std::string, std::string>& notes);
 /// The version in the notes of a part; empty if they have none.
 std::optional<ModelVersion> version_of(const std::map<std::string, std::string>& notes);

@@ -1,4 +1,4 @@
-// The text form of a note: numbers with spaces between them.
+// Writes and reads the text form of a swarm's note: numbers separated by spaces.
 #include "peer/node/swarm_note.hpp"
 
 #include <algorithm>
@@ -19,11 +19,12 @@ constexpr const char* ledger_name = "swarm_ledger";
 constexpr const char* chunk_name = "swarm_chunk_samples";
 constexpr const char* end_name = "swarm_end";
 
-/// A longer run cannot have been this program's.
+/// The longest training time that a note may state, in milliseconds. No run of this program can
+/// have lasted longer.
 constexpr std::uint64_t ran_ms_max = 1'000'000'000'000;
 
 std::string text_of(const RunEnd& end) {
-  // Rounded up, so that the time of the same config is not later.
+  // Rounded up, so that the limit read back is not below the config's own.
   const auto wall = std::chrono::ceil<std::chrono::milliseconds>(end.wall).count();
   std::ostringstream text;
   // The target must read back as the same number.
@@ -62,7 +63,7 @@ std::optional<LedgerEntry> ledger_in(const std::string& text) {
   return is_sound ? std::optional(std::move(ledger)) : std::nullopt;
 }
 
-/// 0 if there is no such number.
+/// The number in the note of that name; 0 if there is none.
 std::uint64_t number_in(const Notes& notes, const char* name) {
   const auto found = notes.find(name);
   if (found == notes.end()) return 0;

@@ -11,10 +11,10 @@ namespace gv {
 /// The notes of a checkpoint, by name.
 using Notes = std::map<std::string, std::string>;
 
-/// Adds the note to those of a checkpoint. Unknown values add nothing.
+/// Adds the swarm's note to the notes of a checkpoint. Unknown values add nothing.
 void write(const SwarmNote& note, Notes& notes);
 
-/// Reads the output of write(). Missing or unsound parts are as in an empty note.
+/// Reads the notes that write() added. Missing or unsound parts stay as in an empty note.
 SwarmNote swarm_note_in(const Notes& notes);
 
 }  // namespace gv

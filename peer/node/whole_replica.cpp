@@ -55,8 +55,9 @@ Named take(std::string_view prefix, OptimizerState& state) {
   return taken;
 }
 
-/// The mean gradient without values that are too large or not finite, which gathered codes may
-/// contain. It is written to `corrected` only if there is such a value.
+/// Returns the mean gradient, but corrects values that are too large or not finite, which gathered
+/// codes may contain. If there are any, the result is in `corrected`; otherwise it is `mean`
+/// itself.
 std::span<const float> bounded(std::span<const float> mean, std::vector<float>& corrected) {
   if (largest_magnitude(mean) <= largest_gradient) return mean;
   corrected.assign(mean.begin(), mean.end());
@@ -128,7 +129,7 @@ std::vector<ReplicaPart> WholeReplica::parts() const {
 }
 
 std::string WholeReplica::restore(ReplicaPart part) {
-  // A run may go on in another mode, so vectors that only the previous mode used are dropped.
+  // A run may continue in another mode, so vectors that only the previous mode used are dropped.
   OptimizerState& state = part.optimizer;
   const Named mixed = take(mixing_prefix, state);
   Named waiting = take(gradient_prefix, state);
@@ -148,7 +149,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   if (mixer_) {
     for (const auto& [name, values] : mixed) mixer_->restore(name, values);
   }
-  // Text in another form is ignored.
+  // Text that is not a checksum is ignored.
   std::istringstream text(part.notes[checksum_note]);
   ConservationChecksum checksum{};
   for (std::int64_t& lane : checksum) text >> lane;
@@ -157,7 +158,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   return problem;
 }
 
-/// Makes an instance of our own if a job names another compressor than before.
+/// Makes our own instance of the compressor if a job names a different one than before.
 void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
   if (!compressor || compressor == asked_for_) return;
   asked_for_ = compressor;
@@ -167,8 +168,8 @@ void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& 
   }
 }
 
-/// Computes and encodes our contribution. Once a value cannot be encoded, no more parts are
-/// announced.
+/// Computes and encodes our contribution to a collective. Once a value cannot be encoded, the
+/// replica announces no more parts.
 Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job,
                             result::Gradient& found) {
   if (learner_->arrays() != nullptr) {
@@ -201,7 +202,7 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   };
   if (task.of_model) {
     std::ranges::copy(learner_->parameters(), values.begin());
-    // If another mode follows, the optimisers' state becomes the mean as well.
+    // If another mode follows, the optimisers' states are averaged as well.
     if (plan.elements > size) learner_->copy_optimizer(travels.subspan(size, plan.elements - size));
     encode_from(0);
     return {};
@@ -220,13 +221,14 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   return score;
 }
 
-/// Waits for the next array, and returns its number of floats; 0 if no array will come.
+/// Waits for the user's next array, and returns its number of floats; 0 if no array will come.
 std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   ArraySource& arrays = *learner_->arrays();
   const std::size_t length = arrays.await().value_or(0);
   if (length == 0) return 0;
   Floats& values = *task.values;
-  // A vector never shrinks, so its memory is written to only once. Its old content is not copied.
+  // The vector never shrinks, so its memory is filled only once. Clearing it first avoids a copy of
+  // its old content.
   if (values.size() < length + task.behind_array) {
     values.clear();
     values.resize(length + task.behind_array);
@@ -235,8 +237,8 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   return length;
 }
 
-/// In a population, takes over the whole replica. Otherwise, or if the optimiser's state cannot be
-/// right, takes over only the model.
+/// Takes over a downloaded model. In a population, takes over the whole replica, unless the
+/// optimiser's state cannot be right.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   swarm_note_.end.reset();
   const std::span<const float> values(fetched.values);
@@ -256,7 +258,8 @@ void WholeReplica::adopt(const DownloadedModel& fetched) {
   tunable->set_hyperparameters(tail->hyperparameters);
 }
 
-/// Why another peer's state is refused; none if it is loaded. `norm`: norm of its parameters.
+/// Returns why another peer's state is refused; Reason::none if it is loaded. `norm` is the norm of
+/// the parameters in that state.
 Reason WholeReplica::problem_with(const task::LoadState& load, double norm) const {
   const bool has_model = load.norm_cap > 0 && learner_->step() > 0;
   const double longest = load.norm_cap * std::max(norm_of(learner_->parameters()), 1.0);
@@ -269,7 +272,7 @@ Reason WholeReplica::problem_with(const task::LoadState& load, double norm) cons
   return is_possible ? Reason::none : Reason::impossible;
 }
 
-/// Removes a state that cannot be right from the job, with everything that was to follow it.
+/// Removes the task that loads a refused state, and all tasks after it, from the job.
 void WholeReplica::refuse_state(JobDone& done) {
   std::vector<Job::Task>& tasks = done.job.tasks;
   for (auto at = tasks.begin(); at != tasks.end(); ++at) {
@@ -279,7 +282,8 @@ void WholeReplica::refuse_state(JobDone& done) {
         norm_of(std::span<const float>(*load->values).first(learner_->layout().size()));
     const Reason why = problem_with(*load, norm);
     if (why == Reason::none) return;
-    // A rule is told once, and the next generation goes by it.
+    // A new mixing rule is sent only once and applies to the next generation, so it must not be
+    // lost with the task that carries it.
     const auto* enter = first_of<task::EnterGeneration>(tasks);
     if (enter != nullptr && enter->rule) mix_by(*enter->rule, enter->run_seed);
     tasks.erase(at, tasks.end());
@@ -288,7 +292,8 @@ void WholeReplica::refuse_state(JobDone& done) {
   }
 }
 
-/// Call before another model replaces ours, or a sum changes it. `end_note` as in task::LoadState.
+/// Sets the swarm's note before another model replaces ours, or before a sum changes ours. See
+/// LoadState::end_note for `end_note`.
 void WholeReplica::note_end(const std::shared_ptr<const SwarmNote>& end_note) {
   if (end_note) {
     swarm_note_ = *end_note;
@@ -309,7 +314,7 @@ void WholeReplica::load_state(const task::LoadState& state) {
   if (state.own_optimizer && learner_->updates() > 0) {
     learner_->adopt_model(parameters, state.step);
   } else {
-    // In mode `allreduce` every step is an update, from the first on.
+    // In mode `allreduce`, every step is an update, so the step is also the number of updates.
     learner_->adopt_state(parameters, optimizer, state.step, state.step);
   }
   outer_.adopt(values.subspan(parameters.size() + optimizer.size()));
@@ -386,7 +391,7 @@ void WholeReplica::add(const std::vector<Force>& forces) {
   }
 }
 
-/// Reports a change that left parameters at their bound, unless the last one did so too.
+/// Reports a change that left parameters at their bound, unless the change before it did so too.
 void WholeReplica::report_if_held(JobDone& done) {
   const std::uint64_t held = learner_->held();
   const bool was_held = std::exchange(is_held_, held > std::exchange(held_, held));
@@ -429,10 +434,10 @@ Score WholeReplica::take_steps(const task::TakeSteps& task) {
   } else {
     at_pace(task.count, [&] { score = learner_->run_steps(task.count, direct); });
   }
-  // A user's loop may know its rate only after it has begun.
+  // A user's loop may know its learning rate only after it has begun.
   if (learning_rate == 0 && !task.rests) learning_rate = learner_->learning_rate();
   if (mixer_) {
-    // What a rule has kept contains what other peers have sent.
+    // A rule's memory contains values from other peers, so this counts as a change by others.
     learner_->change_by_others(
         [&](std::span<float> x) { mixer_->end_steps(x, learning_rate, task.count); });
   }
@@ -509,7 +514,7 @@ JobDone WholeReplica::run(Job job) {
       [&](const task::TakeSnapshot& task) { fill(task); },
       [&](const task::PartFromMode&) { part_from_mode(); },
       [&](const task::LeaveGeneration& task) {
-        // A replica that begins to mix has not been in a generation before.
+        // A replica that is about to mix for the first time has no generation to close.
         if (mixer_) mixer_->close_generation(task.left_over, task.unsent);
       },
       [&](const task::EnterGeneration& task) {

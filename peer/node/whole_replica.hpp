@@ -47,9 +47,9 @@ class WholeReplica final : public Replica {
   const Learner& learner() const { return *learner_; }
   Learner& learner() { return *learner_; }
 
-  /// Number of floats in a whole state, as in task::LoadState.
+  /// Number of floats in a replica's whole state, in the form of task::LoadState.
   std::size_t state_size() const;
-  /// The part of a checkpoint besides the parameters and notes.
+  /// The replica's state in a checkpoint besides the parameters and notes.
   OptimizerState optimizer_state() const;
 
  private:
@@ -80,11 +80,12 @@ class WholeReplica final : public Replica {
   std::optional<Mixer<float>> mixer_;
   std::uint64_t held_ = 0;  ///< Learner::held() after the newest change to which other peers
                             ///< contributed.
-  bool is_held_ = false;    ///< True if that change has left parameters at their bound.
+  bool is_held_ = false;    ///< True if the newest change by other peers has left parameters at
+                            ///< their bound.
   ReplicaHooks hooks_;
   ConservationChecksum checksum_;
   SwarmNote swarm_note_;
-  /// Squares of our newest gradient, until the mean that contains it is applied.
+  /// Squared lengths of our newest gradient, until the mean that contains it is applied.
   std::optional<result::GradientSquares> squares_;
   std::shared_ptr<const GradientCompressor> asked_for_;  ///< The compressor that the newest
                                                          ///< gradient selected.

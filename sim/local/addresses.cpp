@@ -1,4 +1,4 @@
-// Loopback addresses by number, and ports that stay reserved.
+// Makes loopback addresses from numbers, and reserves ports.
 #include "sim/local/addresses.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +8,8 @@ namespace {
 
 using asio::ip::tcp;
 
-/// 127.NET.0.1, 127.NET.0.2, ... The last byte is never 0 or 255.
+/// Address number `number` in the sequence 127.NET.0.1, 127.NET.0.2, ... The last byte is never 0
+/// or 255.
 asio::ip::address loopback(int net, std::size_t number) {
   return asio::ip::make_address(fmt::format("127.{}.{}.{}", net, number / 254, number % 254 + 1));
 }

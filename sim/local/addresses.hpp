@@ -1,5 +1,5 @@
-// The addresses at which a launched run's peers listen, which they advertise, and from which they
-// dial.
+// The addresses of a launched run's peers: where they listen, what they advertise, where they dial
+// from.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -13,9 +13,9 @@
 
 namespace gv {
 
-/// A TCP port at one address, reserved during this object's lifetime. It is bound but never
-/// listened on. So a child can listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do), even
-/// after it was killed and restarted, and the kernel gives it to no other program.
+/// A TCP port at one address, reserved during this object's lifetime. This process binds it but
+/// never listens. So a child can listen on it (with SO_REUSEADDR, as ZeroMQ and our lanes do), even
+/// after a kill and restart, and the kernel gives it to no other program.
 class ReservedPort {
  public:
   /// Throws std::system_error if this machine does not have the address.
@@ -32,16 +32,16 @@ class ReservedPort {
 class PeerAddresses {
  public:
   /// Reserves ports for a peer that can be killed and restarted. Behind a proxy, peer k listens at
-  /// and dials from its own 127.1.a.b, and advertises 127.2.a.b, where the proxy listens. Otherwise
-  /// it listens at 127.0.0.1 and advertises that.
+  /// its own address 127.1.a.b and dials from there. It advertises 127.2.a.b, where the proxy
+  /// listens. Without a proxy, it listens at 127.0.0.1 and advertises that address.
   PeerAddresses(asio::io_context& io, std::size_t number, bool behind_proxy);
 
-  /// Sets the arguments about addresses and lanes.
+  /// Sets the peer's arguments for addresses and lanes.
   void set(PeerArguments& arguments) const;
   std::string advertised() const;
 
   const asio::ip::address& own() const { return own_; }
-  /// Pairs of the proxy's endpoint and the peer's endpoint: first for control links, then for
+  /// Pairs of a proxy endpoint and the peer's endpoint behind it: first for control links, then for
   /// lanes.
   std::vector<std::pair<asio::ip::tcp::endpoint, asio::ip::tcp::endpoint>> forwards() const;
 

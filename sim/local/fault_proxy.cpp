@@ -1,4 +1,4 @@
-// Listens in place of peers, and owns the connections.
+// Listens in place of peers, and owns the forwarded connections.
 #include "sim/local/fault_proxy.hpp"
 
 #include <asio/steady_timer.hpp>
@@ -49,7 +49,8 @@ struct FaultProxy::Impl : std::enable_shared_from_this<FaultProxy::Impl> {
         [self = shared_from_this(), door](asio::error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted || !door->acceptor.is_open()) return;
           if (error) {
-            // Probably we have no descriptors left. Accepting again at once would be a busy loop.
+            // We have probably run out of descriptors. Accepting again at once would be a busy
+            // loop.
             door->pause.expires_after(accept_pause);
             door->pause.async_wait([self, door](asio::error_code cancelled) {
               if (!cancelled) self->accept(door);

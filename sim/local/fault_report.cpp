@@ -1,4 +1,4 @@
-// Counts the effects of faults, and writes them as sentences and JSON.
+// Counts the effects of faults, and reports them as sentences and as JSON.
 #include "sim/local/fault_report.hpp"
 
 #include <fmt/format.h>
@@ -20,10 +20,10 @@ std::uint64_t bytes_of(const std::filesystem::path& file) {
   return missing ? 0 : size;
 }
 
-/// More skipped faults than this are only counted on the screen.
+/// Largest number of skipped faults to list on the screen. Further ones are only counted.
 constexpr std::size_t skipped_shown_max = 5;
 
-/// "; skipped 1: kill at 2 s (peer-5 had not joined yet)". Empty if none was skipped.
+/// For example "; skipped 1: kill at 2 s (peer-5 had not joined yet)". Empty if none was skipped.
 std::string skipped_text(const std::vector<SkippedFault>& skipped) {
   std::string text;
   for (std::size_t i = 0; i < std::min(skipped.size(), skipped_shown_max); ++i) {

@@ -13,11 +13,11 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t shown_bytes = 80;  ///< Bytes of a line that messages show.
-constexpr std::size_t contacts_max = 2;  ///< Ranks that all peers dial first.
+constexpr std::size_t shown_bytes = 80;  ///< Most bytes of a line that a problem quotes.
+constexpr std::size_t contacts_max = 2;  ///< Number of ranks that every peer dials first.
 constexpr std::uint32_t port_max = 65535;
 
-/// Quotes a text so that a shell takes it as one word.
+/// Quotes a text so that a shell reads it as one argument.
 std::string quoted(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string(R"('\'')") : std::string(1, c);

@@ -1,4 +1,4 @@
-// Turns fault events into signals, starts and bad links.
+// Turns fault events into signals, process starts and bad links.
 #include "sim/local/injector.hpp"
 
 #include <fmt/format.h>
@@ -138,7 +138,7 @@ void Injector::wait() {
 void Injector::inject(const FaultEvent& fault_event) {
   const FaultKind kind = fault_event.rule.kind;
   bool has_effect = is_of_links(kind);
-  std::string missed;  // Why some of the peers in the fault's set were no targets.
+  std::string missed;  // Why the fault has no effect on some of the peers that it names.
   if (has_effect) {
     calls_.links(fault_event);
   } else {
@@ -215,7 +215,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
       calls_.switch_to(number, settings_of(fault_event.rule.algorithm));
       return true;
     case FaultKind::slow_cpu:
-      // A peer that has not started yet, or is down, will be slow when it starts.
+      // A peer that is down or has not started yet will be slow once it runs.
       peer.slow(fault_event.fault, fault_event.rule.factor);
       return peer.state() != State::ended;
     default:
@@ -223,7 +223,7 @@ bool Injector::apply_to(const FaultEvent& fault_event, std::size_t number) {
   }
 }
 
-/// Ends the effect of `fault_event` on this peer.
+/// Ends the effect of `fault_event` on this peer. Returns false if that changes nothing.
 bool Injector::revert(const FaultEvent& fault_event, std::size_t number) {
   LaunchedPeer& peer = peers_[number];
   switch (fault_event.rule.kind) {

@@ -18,7 +18,8 @@
 
 namespace gv {
 
-/// Problems of a scenario for `peers` real processes. `place` is the file's name.
+/// Lists everything that prevents a scenario from running with `peers` real processes. `place` is
+/// the scenario's file name, as problems show it.
 Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
                                const std::string& place);
 
@@ -29,14 +30,14 @@ bool has_bad_links(const Scenario& scenario);
 struct SkippedFault {
   FaultKind kind = FaultKind::kill;
   double at_s = 0;
-  std::string why;  ///< For people, for example "peer-5 had not joined yet".
+  std::string why;  ///< The reason, for people: for example "peer-5 had not joined yet".
 };
 
-/// "kill at 2 s (peer-5 had not joined yet)".
+/// For example "kill at 2 s (peer-5 had not joined yet)".
 std::string to_string(const SkippedFault& skipped);
 
-/// Follows the timeline by the clock of the event loop. Skips and reports a fault that finds no
-/// peer to act on.
+/// Injects the timeline's faults by the clock of the event loop. Skips a fault that finds no peer
+/// to act on, and reports it.
 class Injector {
  public:
   struct Calls {
@@ -50,23 +51,22 @@ class Injector {
   Injector(asio::io_context& io, std::vector<FaultEvent> timeline, std::deque<LaunchedPeer>& peers,
            Calls calls);
 
-  /// True if the peer is absent at first because a fault has it join later.
+  /// True if a fault makes the peer join later, so that it is absent at first.
   bool joins_late(std::size_t peer) const;
 
   /// Starts the scenario's clock.
   void begin();
-  /// Cancels all future fault events. The first event of a rule counts as skipped if it is among
-  /// them.
+  /// Cancels all future fault events. A rule counts as skipped if its first fault is cancelled.
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 
   /// True if a future event wakes or starts a peer that does not train now.
   bool will_revive() const;
 
-  /// Number of faults so far, by kind.
+  /// Number of injected faults so far, by kind.
   const std::map<std::string, std::size_t>& counts() const { return counts_; }
 
-  /// The faults so far that had no effect, in order of time.
+  /// The faults that have been skipped so far, in order of time.
   const std::vector<SkippedFault>& skipped() const { return skipped_; }
 
  private:

@@ -1,4 +1,4 @@
-// Makes keys, or reads those of an earlier run.
+// Makes the peers' keys, or reads those of an earlier run.
 #include "sim/local/keys.hpp"
 
 #include <fmt/format.h>

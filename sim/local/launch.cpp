@@ -1,5 +1,4 @@
-// The launcher: starts a process for each peer, watches their status sockets, injects faults, sums
-// up.
+// The launcher: starts peers, watches their status sockets, injects faults, prints the summary.
 #include "sim/local/launch.hpp"
 
 #include <fmt/format.h>
@@ -47,8 +46,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
-/// Problems of the config with its data, found before any peer is started. Problems with the number
-/// of peers name -n.
+/// Problems of the config and of its data, found before any peer starts. Problems with the number
+/// of peers refer to the option -n.
 Problems problems_at_start(const RunFiles& files) {
   Problems problems = problems_with_data(files.config);
   for (Problem& problem : problems) {
@@ -57,18 +56,19 @@ Problems problems_at_start(const RunFiles& files) {
   return files.places.placed(std::move(problems));
 }
 
-/// The first peer must be up before the others can be told its address.
+/// Longest wait for the first peer to start. The other peers need its address.
 constexpr auto start_deadline = std::chrono::seconds(60);
-/// A program may load libraries and data first.
+/// Longest wait for a user's program, which may load libraries and data before its peer starts.
 constexpr auto program_start_deadline = std::chrono::minutes(10);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// The scenario's clock starts once all peers train. This is how often we check for that.
+/// The scenario's clock starts once all peers train. The launcher checks once per period whether
+/// they do.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
 bool is_clean(const Ending& ending) { return ending.signal == 0 && ending.exit_code == 0; }
 
-/// The last line that a peer has printed, or "(it is empty)".
+/// The last line that a peer has printed, or "(it is empty)" if its log is empty.
 std::string last_line_of(const std::filesystem::path& log) {
   constexpr std::streamoff bytes_max = 4096;
   std::ifstream file(log, std::ios::binary | std::ios::ate);
@@ -119,9 +119,10 @@ class Launch {
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
-  std::uint64_t told_operation_ = 0;  ///< The collective of the newest loss reported so far.
+  /// The collective that was resumed after the last reported loss of a peer.
+  std::uint64_t told_operation_ = 0;
   int interrupts_ = 0;
-  bool reader_is_gone_ = false;  ///< True if nobody reads our output any more.
+  bool reader_is_gone_ = false;  ///< True if our output has no reader any more.
   Clock::time_point interrupted_{};
 };
 
@@ -163,7 +164,7 @@ PeerArguments Launch::arguments_for(std::size_t number, bool resume) const {
   host.config_path = config_path_;
   host.name = peer.name();
   host.resume = resume || options_.resume;
-  // A peer that starts later finds the others training and need not wait.
+  // A peer that starts later finds the others already training, so it need not wait.
   host.wait_for = options_.peers;
   if (faults_) {
     host.wait_for = faults_->has_begun() ? 1 : faults_->starters();
@@ -191,7 +192,7 @@ void Launch::start_peer(std::size_t number, bool resume) {
 }
 
 void Launch::wait_for_address(LaunchedPeer& peer) {
-  // The wait ends at the deadline, or when the peer ends.
+  // Wait until the deadline, or until the peer ends.
   const auto give_up =
       Clock::now() + (options_.command.empty() ? start_deadline : program_start_deadline);
   while (Clock::now() < give_up && peer.state() == State::running) {
@@ -202,7 +203,7 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
         return;
       }
     }
-    // A signal may end the pause early. It is handled as soon as the loop runs.
+    // A signal may end the pause early. The loop handles it when it runs.
     asio::error_code ignored;
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
     pause.wait(ignored);
@@ -237,7 +238,7 @@ void Launch::ask_all() {
   }
 }
 
-/// Prints one line for each lost peer, from the first survivor that reports it.
+/// Prints one line for each lost peer, as reported by the first survivor that notices.
 void Launch::tell_interruption(const nlohmann::json& status) {
   const auto part = std::ranges::find_if(status, [](const nlohmann::json& each) {
     return each.is_object() && each.contains("interruption");
@@ -250,7 +251,8 @@ void Launch::tell_interruption(const nlohmann::json& status) {
   table_.tell(line);
 }
 
-/// True if a peer trains, or will train again although no peer has finished yet.
+/// True while a peer trains, or while no peer has finished and a fault event will make a peer train
+/// again.
 bool Launch::goes_on() {
   bool trains = false;
   bool finished = false;
@@ -264,8 +266,8 @@ bool Launch::goes_on() {
   if (trains) return true;
   if (!finished && faults_ && faults_->injector().will_revive()) return true;
   if (faults_) faults_->injector().cancel();
-  // The remaining peers would stay stopped forever, so wake them to finish with the models that
-  // they have.
+  // The remaining peers would stay stopped for ever, so wake them and let them end with the models
+  // that they have.
   for (LaunchedPeer& peer : peers_) peer.end(SIGTERM);
   return is_running;
 }
@@ -315,7 +317,7 @@ void Launch::on_interrupt() {
   ++interrupts_;
   interrupted_ = Clock::now();
   if (faults_) faults_->injector().cancel();
-  // A user's program ends its loop, and thereby its peer, as after Ctrl-C.
+  // Interrupt a user's program as Ctrl-C does, so that it ends its loop and thereby its peer.
   const int gently = options_.command.empty() ? SIGTERM : SIGINT;
   for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : gently);
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
@@ -339,7 +341,7 @@ void Launch::await_interrupts() {
   });
 }
 
-/// Says how peers failed, what each printed last, and where the rest of its output is.
+/// Prints how each failed peer ended, its last line of output, and where to find the rest.
 void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
   for (const PeerOutcome& outcome : outcomes) {
     if (!outcome.by_fault.empty() || is_clean(outcome.ending)) continue;
@@ -367,8 +369,8 @@ int Launch::run() {
   await_interrupts();
   tick();
   io_.run();
-  // The loop no longer serves signals, so SIGINT and SIGTERM end the evaluation as they end any
-  // program. SIGPIPE stays caught, so that a closed reader of our output does not end it.
+  // The loop no longer handles signals, so let SIGINT and SIGTERM end the evaluation by default.
+  // SIGPIPE stays caught, so that the evaluation goes on if the reader of our output is gone.
   signals_.remove(SIGINT);
   signals_.remove(SIGTERM);
 

@@ -1,4 +1,4 @@
-// Runs many peers on one machine as real processes: keys, start, live table, summary.
+// Runs several peers on one machine as real processes, with keys, a live table and a summary.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,19 @@ namespace gv {
 
 struct LaunchOptions {
   std::size_t peers = 4;
-  std::string config;             ///< A TOML file. Empty means the built-in default.
-  std::filesystem::path folder;   ///< The run's folder. Empty means a new one below the config's.
+  std::string config;  ///< A TOML file. Empty means the built-in default.
+  /// The run's folder. Empty means a new one below the config's run.folder.
+  std::filesystem::path folder;
   std::filesystem::path program;  ///< The grapevine binary.
   bool resume = false;            ///< Continue the run found in `folder`.
-  /// A program that joins the run by the library, started in place of each peer; empty: none.
+  /// The command of a user's program, which is started in place of each peer and joins the run
+  /// through the library. Empty if there is none.
   std::vector<std::string> command;
-  std::string faults;  ///< A file of faults. Empty means the config's own, if it has any.
+  std::string faults;  ///< A file of faults. Empty means the config's own faults, if any.
 };
 
 /// Starts the peers, shows their state, waits for them and evaluates their models. Returns 0 if
-/// every peer ended cleanly, 1 if one did not, 2 if the operator has to fix something.
+/// every peer ended cleanly, 1 if any did not, and 2 if the operator must fix something.
 int launch(const LaunchOptions& options);
 
 }  // namespace gv

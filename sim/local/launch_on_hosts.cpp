@@ -1,4 +1,4 @@
-// One ssh for each host: its input is the peer's lifeline, and its output is printed line by line.
+// Runs one ssh for each host. Its input is the peer's lifeline; its output is printed line by line.
 #include "sim/local/launch_on_hosts.hpp"
 
 #include <fcntl.h>
@@ -40,25 +40,26 @@ namespace gv {
 namespace {
 
 constexpr std::size_t hosts_bytes_max = 1 << 20;
-constexpr int ssh_failed = 255;               ///< Exit code of ssh itself.
+constexpr int ssh_failed = 255;  ///< Exit code with which ssh reports a failure of its own.
 constexpr std::size_t line_bytes_max = 4096;  ///< Longer lines are printed in pieces.
 
 /// The connection to one host.
 struct Connection {
   explicit Connection(asio::io_context& io) : input(io), output(io) {}
 
-  std::string name;                       ///< Name of the rank.
-  std::string where;                      ///< Name of the host.
-  asio::posix::stream_descriptor input;   ///< Input of the remote shell; closing it ends the peer.
+  std::string name;   ///< Name of the peer's rank.
+  std::string where;  ///< Name of the host.
+  /// Input of the remote shell. Closing this input ends the peer.
+  asio::posix::stream_descriptor input;
   asio::posix::stream_descriptor output;  ///< Output of the peer and of ssh.
   asio::streambuf said{line_bytes_max};
-  SecretText sent;  ///< The config and the secret; must live until they are written.
+  SecretText sent;  ///< The config and the secret. They must live until they are written.
   pid_t ssh = -1;
   Ending ending;
 };
 
-/// Starts a program with pipes as its input and output, in a process group of its own. A terminal's
-/// Ctrl-C then reaches only the launcher.
+/// Starts a program with pipes as its input and output. The program gets a process group of its
+/// own, so that a terminal's Ctrl-C reaches only the launcher.
 void start(Connection& connection, const std::vector<std::string>& words) {
   int input[2] = {-1, -1}, output[2] = {-1, -1};
   if (::pipe2(input, O_CLOEXEC) != 0 || ::pipe2(output, O_CLOEXEC) != 0) {
@@ -120,7 +121,7 @@ void HostsLaunch::connect(std::size_t rank, const std::string& config, const std
   std::vector<std::string> words;
   std::istringstream ssh(options_.ssh);
   for (std::string word; ssh >> word;) words.push_back(word);
-  // The loss of a host is noticed within half a minute.
+  // With these options, ssh notices the loss of a host within half a minute.
   for (const char* word : {"-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"}) {
     words.emplace_back(word);
   }
@@ -143,7 +144,7 @@ void HostsLaunch::connect(std::size_t rank, const std::string& config, const std
   print_lines(connection);
 }
 
-/// Prints lines until there are no more, which means that ssh has ended.
+/// Prints the peer's lines until ssh ends.
 void HostsLaunch::print_lines(Connection& connection) {
   asio::async_read_until(connection.output, connection.said, '\n',
                          [this, &connection](asio::error_code error, auto) {
@@ -153,7 +154,7 @@ void HostsLaunch::print_lines(Connection& connection) {
                              const std::string shown = printable(line, line_bytes_max);
                              say(stdout, fmt::format("{} | {}\n", connection.name, shown));
                            }
-                           // A full buffer does not end the output.
+                           // A full buffer is not the end of the output.
                            if (!error || error == asio::error::not_found) {
                              print_lines(connection);
                            } else {
@@ -191,7 +192,8 @@ void HostsLaunch::await_interrupts() {
   });
 }
 
-/// The peers notice that their connections are gone, and leave by themselves.
+/// Kills all ssh processes. The peers notice that their connections are gone, and leave by
+/// themselves.
 void HostsLaunch::kill_all() {
   for (const Connection& connection : connections_) {
     if (connection.ssh > 0) ::kill(connection.ssh, SIGKILL);
@@ -239,7 +241,7 @@ int launch_on_hosts(const HostsLaunchOptions& options) {
   if (!hosts.problems.empty()) return fail(hosts.problems);
   const RunFiles files = read_run_files(options.config, {}, hosts.hosts.size());
   if (!files.problems.empty()) return fail(files.problems);
-  // Peers must be told to leave even if nobody reads their output any more, or one of them is gone.
+  // Writing to a closed pipe must not end us: we still have to tell the other peers to leave.
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return HostsLaunch(options, std::move(hosts.hosts)).run();

@@ -1,4 +1,4 @@
-// Sends signals, and slows peers by stopping them for a part of each time slice.
+// Sends signals to a peer, and slows it by stopping it for a part of each time slice.
 #include "sim/local/launched_peer.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Length of a time slice, and the least time in a slice for which the peer runs.
+/// Length of a time slice, and the shortest time for which the peer runs in a slice.
 constexpr std::chrono::duration<double> slice_length{0.05};
 constexpr std::chrono::duration<double> run_min{0.005};
 
@@ -137,7 +137,7 @@ double LaunchedPeer::pace() const {
   return pace;
 }
 
-/// Sends the process any SIGSTOP or SIGCONT that is due.
+/// Sends the process a SIGSTOP or SIGCONT if its state requires one.
 void LaunchedPeer::send_stops() {
   stopped_.set(!stops_.empty());
   const bool should_stop = resting_ || !stops_.empty();

@@ -1,5 +1,4 @@
-// One peer of a launched run through all its incarnations: started, stopped, slowed, killed,
-// restarted.
+// One peer of a launched run in all its incarnations: started, stopped, slowed, killed, restarted.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -23,33 +22,35 @@ class LaunchedPeer {
   enum class State {
     absent,   ///< Not started yet.
     running,  ///< Running, or stopped by a signal.
-    taken,    ///< A fault killed it or made it leave; it may be started again.
-    ended,    ///< Ended by itself, cleanly or not.
+    taken,    ///< A fault killed the peer or made it leave. The peer may be started again.
+    ended,    ///< Ended, but not by a fault; cleanly or not.
   };
 
-  /// `speed` (at most 1) is the fraction of time that the peer may run. Its processes join `group`.
-  /// Does not start anything yet.
+  /// `speed` (at most 1) is the fraction of time that the peer may run. The peer's processes join
+  /// `group`. The constructor starts no process.
   LaunchedPeer(asio::io_context& io, pid_t group, std::string name, std::filesystem::path folder,
                double speed);
 
-  /// Starts the peer. Kills an earlier process of it that is still there.
+  /// Starts the peer. Kills its earlier process first if that still exists.
   void start(const std::vector<std::string>& command);
 
-  /// Fault `fault` sends SIGKILL (or SIGTERM). Returns false if the peer does not run.
+  /// Lets fault `fault` end the peer by SIGKILL (kill) or SIGTERM (leave). Returns false if the
+  /// peer does not run.
   bool kill(std::size_t fault);
   bool leave(std::size_t fault);
-  /// Stops it by SIGSTOP until every fault that stopped it is over. Returns false if it does not
-  /// run.
+  /// Stops the peer by SIGSTOP until all faults that stopped it are over. Returns false if the peer
+  /// does not run.
   bool stop(std::size_t fault);
   /// Ends this fault's stop. Sends SIGCONT unless another fault still stops the peer.
   void wake(std::size_t fault);
-  /// Ends the stops of all faults. Returns false if it was not stopped.
+  /// Ends the stops of all faults. Returns false if the peer was not stopped.
   bool wake();
-  /// Multiplies its pace by `factor` from now on, by stopping it for a part of every time slice.
+  /// Multiplies the peer's pace by `factor` until slow_no_more(), by stopping it for a part of
+  /// every time slice.
   void slow(std::size_t fault, double factor);
   void slow_no_more(std::size_t fault);
 
-  /// Wakes it for good and sends signal `number`. Nothing stops or slows it afterwards.
+  /// Wakes the peer for good and sends signal `number`. No fault stops or slows it afterwards.
   void end(int number);
 
   /// Returns the state, after reaping the process if it has ended.
@@ -57,17 +58,17 @@ class LaunchedPeer {
   bool is_stopped() const { return !stops_.empty(); }
   /// The fault that took the peer down, while it is down.
   std::optional<std::size_t> taken_by() const { return taken_by_; }
-  /// How its last process ended; nullopt while it runs or if there was none.
+  /// How the last process ended. Nullopt while it runs, or if no process was started.
   std::optional<Ending> ending();
   std::size_t incarnations() const { return incarnations_; }
 
   const std::string& name() const { return name_; }
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Seconds so far for which it was down (or stopped).
+  /// Seconds for which the peer has been down (or stopped) so far.
   double down_s() const { return down_.until_now(); }
   double stopped_s() const { return stopped_.until_now(); }
-  /// Bytes it sent on lanes in incarnations that left no result, as far as it reported them.
+  /// Bytes that the peer reported as sent on lanes, over the incarnations that left no result.
   std::uint64_t untold_bytes();
 
   /// The newest status document of this incarnation.
@@ -76,7 +77,7 @@ class LaunchedPeer {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Adds up the time for which a condition holds.
+  /// Measures the total time for which a condition has held.
   struct Stopwatch {
     double total = 0;
     std::optional<Clock::time_point> since;
@@ -99,7 +100,7 @@ class LaunchedPeer {
   std::map<std::size_t, double> slowed_;
   asio::steady_timer slice_;
   bool slicing_ = false;  ///< True while the timer is armed.
-  bool resting_ = false;  ///< True in the part of a slice in which it does not run.
+  bool resting_ = false;  ///< True in the part of a slice in which the peer does not run.
   bool stop_sent_ = false;
   bool ending_ = false;  ///< True once end() was called.
   std::size_t incarnations_ = 0;

@@ -7,7 +7,8 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-constexpr std::uint32_t losses_max = 8;  ///< Losses of one segment: 51 s in all.
+/// Most losses of one segment. Together they delay it by 51 s.
+constexpr std::uint32_t losses_max = 8;
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 
 }  // namespace
@@ -15,7 +16,8 @@ constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 SegmentFate LinkPace::send(Time now, std::size_t bytes, const LinkQuality& quality,
                            Time not_before) {
   SegmentFate fate;
-  // Draw nothing for impossible events, so that one fault does not change another's random numbers.
+  // Draw nothing for impossible events, so that one fault does not change the random numbers of
+  // another.
   const auto happens = [this](double probability) {
     return probability > 0 && rng_.chance(probability);
   };

@@ -1,4 +1,4 @@
-// Formats columns, aligned to the right.
+// Formats columns that are aligned to the right.
 #include "sim/local/mode_columns.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t width_min = 7;
 
-/// The text of a column; empty if the document does not have it.
+/// The document's text in the column with heading `head`; empty if it has no such column.
 std::string text_of(const nlohmann::json& document, const std::string& head) {
   for (const auto& column : document.value("columns", nlohmann::json::array())) {
     if (column.value("head", "") == head) return column.value("text", "");

@@ -9,13 +9,13 @@
 
 namespace gv {
 
-/// Headings and widths of the "columns" in peers' documents.
+/// Headings and widths of the columns that peers list under "columns" in their documents.
 class ModeColumns {
  public:
-  /// Adds the headings of this document, and makes columns wide enough for its texts.
+  /// Adds the headings of this document, and makes the columns wide enough for its texts.
   void fit(const nlohmann::json& document);
   std::string head() const;
-  /// The cells of one peer. Blank if its document does not have the column.
+  /// The cells of one peer. A cell is blank if the peer's document does not have the column.
   std::string cells(const nlohmann::json& document) const;
 
  private:

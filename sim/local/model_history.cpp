@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t moments_max = 100;
 
-/// The step in a file's name, which is step-NNNNNNNNNN.safetensors.
+/// The step in the name of a file step-NNNNNNNNNN.safetensors; nullopt for other names.
 std::optional<std::uint64_t> step_in_name(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const std::size_t begin = name.find('-') + 1;
@@ -41,7 +41,7 @@ ModelPaths read_model_history(std::span<const std::filesystem::path> folders, co
       if (!is_parameter_file(entry.path())) continue;
       if (const auto step = step_in_name(entry.path())) own[*step] = entry.path();
     }
-    // If several have the same time, the newest stays.
+    // If a peer has several checkpoints of one moment, the newest is used.
     for (const auto& [step, file] : own) moments[step / every_steps][peer] = file;
   }
   std::erase_if(moments, [](const auto& moment) { return moment.second.size() < 2; });

@@ -10,9 +10,9 @@
 
 namespace gv {
 
-/// Reads the checkpoints below the peers' folders, one step of all peers at a time. Peers save at
-/// slightly different steps, so a moment is a multiple of `every_steps`, which must be above 0.
-/// Reads at most a hundred moments, and skips unreadable files.
+/// Reads the checkpoints below the peers' folders, one moment at a time. Peers save at slightly
+/// different steps, so steps are rounded down to a multiple of `every_steps` (above 0), which is
+/// the moment. Reads at most a hundred moments, and skips unreadable files.
 ModelPaths read_model_history(std::span<const std::filesystem::path> folders, const Layout& layout,
                               std::uint64_t every_steps);
 

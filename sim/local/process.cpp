@@ -1,4 +1,4 @@
-// Forks, executes, signals and reaps processes.
+// Forks, executes, signals and reaps child processes.
 #include "sim/local/process.hpp"
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// True if a number arrived before the other end was closed.
+/// Reads a number from a pipe. Returns false if the other end was closed first.
 bool read_number(int from, int& number) {
   ssize_t size = 0;
   do {
@@ -38,8 +38,7 @@ std::string to_string(const Ending& ending) {
 
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
                            const std::filesystem::path& output, pid_t group) {
-  // Prepare everything before the fork, because after it the child may make only async-signal-safe
-  // calls.
+  // Prepare everything before the fork. After it, the child may make only async-signal-safe calls.
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -62,7 +61,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     if (null >= 0) ::dup2(null, STDIN_FILENO);
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
-    // If the child held a copy of our connections, they would not end when we close them.
+    // If the child kept copies of our connections, these would stay open after we close ours.
     ::close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     ::execv(argv[0], argv.data());
     const int error = errno;
@@ -72,7 +71,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   int error = errno;
   ::close(log);
   ::close(ends[1]);
-  // Wait until the program runs. A child stopped before exec would hold our connections open.
+  // Wait until the program runs. A child that is stopped before exec would keep our connections
+  // open.
   const bool failed = pid_ < 0 || read_number(ends[0], error);
   ::close(ends[0]);
   if (!failed) return;

@@ -1,4 +1,4 @@
-// A child process, started, signalled and reaped by its pid alone.
+// A child process that is started, signalled and reaped by its pid alone.
 #pragma once
 
 #include <sys/types.h>
@@ -13,22 +13,22 @@ namespace gv {
 /// How a child ended.
 struct Ending {
   int exit_code = 0;  ///< Valid if `signal` is 0.
-  int signal = 0;     ///< The signal that killed it, or 0 if it exited.
+  int signal = 0;     ///< The signal that killed the child, or 0 if it exited.
 };
 
-/// For example "exit code 2" or "killed by signal 9".
+/// A text for people, for example "exit code 2" or "killed by signal 9".
 std::string to_string(const Ending& ending);
 
-/// Waits for a child that ends by itself or was killed.
+/// Waits for a child to end, and reaps it.
 void reap(pid_t child);
 
-/// Owns one child. The child gets SIGTERM when this process dies, so none is left behind (for a
-/// stopped child see ProcessGroup).
+/// Owns one child. The child gets SIGTERM when this process dies, so that it does not outlive us
+/// (see ProcessGroup for stopped children).
 class ChildProcess {
  public:
-  /// Runs `arguments` (the program's path first) in process group `group`, or in its own group if
-  /// that is 0, and appends its output to `output`. Throws std::system_error if it cannot be
-  /// started.
+  /// Runs `arguments` (the program's path first) in process group `group`; 0 means a group of its
+  /// own. Appends the program's output to `output`. Throws std::system_error if the program cannot
+  /// be started.
   ChildProcess(const std::vector<std::string>& arguments, const std::filesystem::path& output,
                pid_t group = 0);
 

@@ -14,12 +14,12 @@ namespace gv {
 
 namespace {
 
-/// Runs after fork, so it may make only async-signal-safe calls.
+/// The leader's code. It runs after fork, so it may make only async-signal-safe calls.
 [[noreturn]] void lead(int lifeline) {
   ::setpgid(0, 0);
   // The kernel sends SIGHUP to a group that becomes orphaned.
   ::signal(SIGHUP, SIG_IGN);
-  // Close our copy of the pipe's other end, or the pipe would never end.
+  // Close our copy of the pipe's other end. Otherwise we would never see the end of the pipe.
   ::dup2(lifeline, STDIN_FILENO);
   ::close_range(STDIN_FILENO + 1, ~0U, 0);
   char nothing = 0;
@@ -45,7 +45,8 @@ ProcessGroup::ProcessGroup() {
     ::close(lifeline_);
     throw std::system_error(error, std::generic_category(), "cannot start a process");
   }
-  // Also set here, so that the group exists when the first child joins it.
+  // The leader sets its group, too. Set it here as well, so that it exists before the first child
+  // joins.
   ::setpgid(leader_, leader_);
 }
 

@@ -1,4 +1,4 @@
-// Reads what the peers of programs have left in their folders.
+// Reads the results that the programs' peers have left in their folders.
 #include "sim/local/program_summary.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ Json result_of(const PeerOutcome& outcome) {
   return json.is_object() ? json : Json::object();
 }
 
-/// A fingerprint of the final model's file; 0 if there is none.
+/// A fingerprint of the peer's final model file; 0 if there is none.
 std::uint64_t final_model(const PeerOutcome& outcome) {
   std::ifstream file(outcome.folder / "final.safetensors", std::ios::binary);
   if (!file) return 0;

@@ -1,4 +1,4 @@
-// Reads, holds back and forwards data.
+// Reads, delays and forwards data.
 #include "sim/local/proxied_connection.hpp"
 
 #include <algorithm>
@@ -10,8 +10,9 @@ namespace {
 
 using asio::ip::tcp;
 
-/// Models a router's queue: reading stops while more than this waits for bandwidth. So the
-/// connections of a pair take turns, and a short message does not wait behind a whole model.
+/// Reading stops while the waiting data would take longer than this to send, as in a router's short
+/// queue. This way, the connections of a pair take turns, and a short message does not wait for a
+/// whole model.
 constexpr Duration backlog_max = std::chrono::milliseconds(50);
 
 /// The kernel buffers this much in addition to what we hold.
@@ -43,7 +44,7 @@ void ProxiedConnection::refresh() {
     direction->state = world_.state_of(direction->from, direction->to);
     if (direction->state.held() && !was_held) world_.counters.bytes_held += direction->waiting;
   }
-  // Connecting needs both directions.
+  // To connect, both directions must be open.
   if (!connected_ && !connecting_ && !forth_.state.held() && !back_.state.held()) connect();
   read(forth_);
   deliver(forth_);
@@ -127,7 +128,7 @@ void ProxiedConnection::take_end(Direction& direction, End end) {
   direction.ended = true;
   if (direction.state.held() || end == End::reset) harmed_ = true;
   if (!connected_ && !connecting_) {
-    // The other side does not know of this connection yet.
+    // There is no connection to the other side yet, so there is nothing to end there.
     close();
     return;
   }
@@ -158,7 +159,8 @@ void ProxiedConnection::write(Direction& direction) {
         direction.writing = false;
         world_.counters.bytes += count;
         if (error) {
-          // The sink is gone. The other direction tells the source when it may.
+          // The sink is gone. The source learns of it through the other direction, once that is
+          // open.
           finish(direction, End::orderly);
           return;
         }

@@ -16,7 +16,7 @@
 
 namespace gv {
 
-/// Lives while a handler or the proxy holds it. After close() it does nothing and does not use
+/// Lives while a handler or the proxy holds it. After close(), it does nothing and no longer uses
 /// `world`, which may be gone.
 class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection> {
  public:
@@ -31,7 +31,8 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
     std::size_t held_bytes_max = 0;
   };
 
-  /// `forth` and `back_pace` are the paces of the pairs (from, to) and (to, from).
+  /// `accepted` is the socket of peer `from`; `back` is the address of peer `to`. `forth` is the
+  /// pace from `from` to `to`, and `back_pace` the pace from `to` to `from`.
   ProxiedConnection(asio::io_context& io, World& world, Socket accepted, std::size_t from,
                     std::size_t to, asio::ip::tcp::endpoint back, LinkPace& forth,
                     LinkPace& back_pace);
@@ -65,10 +66,10 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
     std::deque<Segment> queue;
     std::size_t waiting = 0;  ///< Number of bytes in the queue.
     Time last_due{};
-    bool reading = false;  ///< True while reading, or while waiting until it may read.
+    bool reading = false;  ///< True while a read is under way or delayed.
     bool writing = false;
     bool ended = false;     ///< True when the source has no more data.
-    bool finished = false;  ///< True when the sink has been told about the end, or is gone.
+    bool finished = false;  ///< True once the stream to the sink has ended, or the sink is gone.
     asio::steady_timer read_timer;
     asio::steady_timer write_timer;
     std::array<std::byte, 16384> buffer;  ///< Holds one segment.
@@ -91,7 +92,7 @@ class ProxiedConnection : public std::enable_shared_from_this<ProxiedConnection>
   Direction back_;
   bool connecting_ = false;
   bool connected_ = false;
-  bool harmed_ = false;  ///< True if it counts as broken when it ends.
+  bool harmed_ = false;  ///< True if the connection will count as broken once it has closed.
   bool closed_ = false;
 };
 

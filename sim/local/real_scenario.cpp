@@ -1,4 +1,4 @@
-// Puts addresses, proxy and injector together.
+// Combines addresses, proxy and injector.
 #include "sim/local/real_scenario.hpp"
 
 #include <utility>
@@ -9,13 +9,13 @@
 namespace gv {
 namespace {
 
-/// Faults are drawn for this duration.
+/// Faults are drawn for this period, which begins at the start of the run.
 constexpr Duration timeline_end = std::chrono::hours(6);
 
 /// Time that a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
-/// The number of addresses that a peer gets to join the swarm.
+/// Most addresses of running peers that a joining peer gets.
 constexpr std::size_t joins_max = 3;
 
 }  // namespace

@@ -19,8 +19,8 @@
 
 namespace gv {
 
-/// Everything random is drawn from `seed`. The proxy exists only if the scenario has rules about
-/// links, and then listens from the start.
+/// Draws everything random from `seed`. If the scenario has rules about links, a proxy listens from
+/// the start; otherwise there is none.
 class RealScenario {
  public:
   struct Calls {
@@ -34,7 +34,7 @@ class RealScenario {
                std::deque<LaunchedPeer>& peers, Calls calls);
   RealScenario(const RealScenario&) = delete;
 
-  /// Sets the arguments about addresses and lanes, the same in every incarnation.
+  /// Sets the peer's arguments for addresses and lanes. They are the same in every incarnation.
   void set_addresses(std::size_t peer, PeerArguments& arguments) const;
 
   /// Addresses of running peers, enough for a newcomer to find one that it can reach.
@@ -43,7 +43,7 @@ class RealScenario {
   /// Number of peers that exist from the start.
   std::size_t starters() const;
 
-  /// Starts the scenario's clock. May be called only once; has_begun() tells whether it was.
+  /// Starts the scenario's clock. May be called only once, see has_begun().
   void begin();
   bool has_begun() const { return begun_; }
 
@@ -53,7 +53,7 @@ class RealScenario {
  private:
   std::deque<LaunchedPeer>& peers_;
   std::deque<PeerAddresses> addresses_;
-  std::vector<std::uint64_t> log_offsets_;  ///< Size of each event log when this run began.
+  std::vector<std::uint64_t> log_offsets_;  ///< Size of each peer's event log when this run began.
   LinkFaults links_;
   std::optional<FaultProxy> proxy_;
   std::optional<Injector> injector_;

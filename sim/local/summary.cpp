@@ -1,4 +1,4 @@
-// Evaluates every peer's model, their mean, and the spread between them.
+// Evaluates every peer's model and their mean, and measures the models' spread.
 #include "sim/local/summary.hpp"
 
 #include <fmt/format.h>
@@ -32,12 +32,12 @@ using Json = nlohmann::ordered_json;
 struct FinishedPeer {
   std::string name;
   Ending ending;
-  std::string by_fault;  ///< How a fault ended the peer. Empty if none did.
+  std::string by_fault;  ///< How a fault ended the peer. Empty if no fault did.
   std::uint64_t untold_bytes = 0;
   LastModel last;
   std::optional<Merit> merit;  ///< Merit on the test samples. Empty if the peer left no model.
   double loss = 0;
-  Json result = Json::object();  ///< The peer's result.json. Empty if it was killed.
+  Json result = Json::object();  ///< The peer's result.json. Empty if the peer was killed.
 
   bool is_clean() const { return ending.signal == 0 && ending.exit_code == 0; }
 };
@@ -65,7 +65,8 @@ std::uint64_t number(const Json& json, const char* group, const char* name) {
   return json.value(group, Json::object()).value(name, std::uint64_t{0});
 }
 
-/// Counts from events, because incarnations that were killed left no result.
+/// Replaces counts in `result` with counts of events, which cover all incarnations. Killed
+/// incarnations left no result.
 void count_all_lives(const EventCounts& events, Json& result) {
   const auto times = [&](const std::string& event) {
     const auto found = events.find(event);
@@ -87,8 +88,7 @@ void count_all_lives(const EventCounts& events, Json& result) {
   }
 }
 
-/// Sums over all peers. A count that all peers of a collective share is taken from the peer with
-/// the largest count.
+/// Figures over all peers: sums or, where all peers count the same collectives, maxima.
 struct Totals {
   std::uint64_t steps = 0;
   std::uint64_t committed = 0;
@@ -148,7 +148,7 @@ void print_table(const std::vector<FinishedPeer>& peers, ModeKind mode, bool lab
   }
 }
 
-/// The model that most peers end with.
+/// The final model that the largest number of peers share.
 struct OneModel {
   std::uint64_t fingerprint = 0;
   std::size_t peers = 0;
@@ -178,25 +178,26 @@ struct Result {
     }
     return most;
   }
-  /// Number of exchanges. Both ends count each exchange.
+  /// Number of exchanges. Both peers of an exchange count it, so halve the count.
   std::uint64_t exchanges() const { return totals.committed / 2; }
 };
 
-/// How often the samples of leased data were trained.
+/// How often the peers trained on the samples of leased data.
 struct LedgerTotals {
-  std::uint64_t samples = 0;  ///< Samples in all passes. 0 if no peer took chunks.
-  std::uint64_t trained = 0;  ///< Samples that were trained at least once.
-  std::uint64_t again = 0;    ///< Trainings beyond the first of each sample.
-  bool is_complete = true;    ///< False if some process left no count, so there may be more.
-  /// By the peers that died: samples that they had taken and not passed on, at most. They were free
-  /// for others then.
+  std::uint64_t samples = 0;  ///< Samples in all passes over the data. 0 if no peer took chunks.
+  std::uint64_t trained = 0;  ///< Samples that were trained on at least once.
+  std::uint64_t again = 0;    ///< Number of times that a sample was trained on again.
+  /// False if some process left no count, so the true counts may be larger.
+  bool is_complete = true;
+  /// For each dead peer: an upper bound on the samples that it had taken but not passed on. Other
+  /// peers could take these samples again.
   std::map<std::string, std::uint64_t> lost_with;
-  /// By the peers that lost them with a model that they replaced.
+  /// For each peer: the samples that it lost when it replaced its own model.
   std::map<std::string, std::uint64_t> lost_by;
 };
 
-/// Adds this peer's report of chunks that were lost. All peers see the same deaths, so the largest
-/// figure that any of them reports for a dead peer counts.
+/// Adds this peer's report of lost chunks. All peers report the same deaths, so for each dead peer
+/// the largest figure counts.
 void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
   const std::uint64_t chunk = number(peer.result, "ledger", "chunk_samples");
   const std::uint64_t own = chunk * number(peer.result, "ledger", "lost");
@@ -209,7 +210,7 @@ void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
   }
 }
 
-/// Nothing in lockstep and in rounds, where no peer takes chunks.
+/// The totals over all peers. They are 0 in modes in which no peer takes chunks.
 LedgerTotals ledger_totals(const Result& result) {
   LedgerTotals totals{.is_complete = !result.has_faults};
   std::uint64_t all = 0;
@@ -245,7 +246,7 @@ void print_ledger(const LedgerTotals& totals) {
   if (!lost.empty()) fmt::print("lost         {}\n", lost);
 }
 
-/// Prints what the peers have done for the swarm's budget, and how many end with the same model.
+/// Prints the peers' shares of the swarm's budget, and how many peers end with the same model.
 void print_work(const Result& result) {
   const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
   std::uint64_t all = 0;
@@ -263,7 +264,7 @@ void print_work(const Result& result) {
              one.fingerprint);
 }
 
-/// Prints how good the mean model and the worst peer's model are.
+/// Prints the merits of the mean model and of the worst peer's model.
 void print_merits(const Result& result, const DataSet& test) {
   const double mean = result.merit.value;
   const double worst = result.worst != nullptr ? result.worst->merit->value : 0;
@@ -282,7 +283,7 @@ void print_merits(const Result& result, const DataSet& test) {
   }
 }
 
-/// Prints figures of the mean model and of the run.
+/// Prints the figures of the mean model and of the run.
 void print_figures(const Result& result, const DataSet& test, bool in_stages) {
   print_merits(result, test);
   fmt::print("spread       {:.4g}\n", result.spread);
@@ -311,7 +312,7 @@ void print_figures(const Result& result, const DataSet& test, bool in_stages) {
              result.totals.failures, result.totals.seen_dead);
 }
 
-/// The samples that all peers have trained.
+/// Number of samples on which all peers together have trained.
 std::uint64_t samples_of(const Result& result, bool in_stages) {
   const Config& config = result.config;
   if (in_stages) {
@@ -319,8 +320,8 @@ std::uint64_t samples_of(const Result& result, bool in_stages) {
   }
   const std::uint64_t at_least = result.totals.steps * config.train.batch;
   if (config.train.schedule.kind != ScheduleKind::growing_batch) return at_least;
-  // Only the peers know at which steps their batches grew. A peer that resumed does not count what
-  // it trained before as its own, but it counts that for all.
+  // Only the peers know at which steps their batches grew. After resuming, a peer's "own" count
+  // lacks its earlier samples, but its count for all peers has them.
   std::uint64_t own = 0;
   std::uint64_t counted = 0;
   for (const FinishedPeer& peer : result.peers) {
@@ -378,7 +379,7 @@ Json summary_json(const Result& result, bool in_stages) {
   return summary;
 }
 
-/// Draws how the peers' models have moved, if each peer has left several checkpoints.
+/// Draws how the peers' models have moved, if there are enough checkpoints.
 void draw_models(const Config& config, const std::filesystem::path& folder,
                  const std::vector<PeerOutcome>& outcomes, const Layout& layout) {
   if (config.run.mode == ModeKind::pipeline || config.checkpoint.every_steps == 0) return;

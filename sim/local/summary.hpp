@@ -1,4 +1,4 @@
-// The results of a finished run: the mean model, the worst peer and the cost.
+// The results of a finished run: its mean model, its worst peer and its cost.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 
 namespace gv {
 
-/// A peer after its end.
+/// A peer that has ended.
 struct PeerOutcome {
   std::string name;
-  std::filesystem::path folder;  ///< The folder with its checkpoints and result.json.
+  std::filesystem::path folder;  ///< The folder with the peer's checkpoints and result.json.
   Ending ending;
-  std::string by_fault;            ///< How a fault ended it, for people. Empty if none did.
+  std::string by_fault;  ///< How a fault ended the peer, as text to print. Empty if no fault did.
   std::uint64_t untold_bytes = 0;  ///< Bytes sent in incarnations that left no result.
 };
 
-/// Loads every peer's newest checkpoint, evaluates each model and their mean on the test set,
-/// prints the summary and writes it to `<folder>/summary.json`, and writes the mean model, with the
-/// config's text in it, to `<folder>/mean.safetensors`. With `faults`, exchanges and deaths are
-/// counted over all incarnations, and the summary lists injected faults. Returns false if no model
-/// could be evaluated.
+/// Loads every peer's newest checkpoint, and evaluates each model and their mean on the test set.
+/// Prints the summary and writes it to `<folder>/summary.json`. Writes the mean model, with the
+/// config's text in it, to `<folder>/mean.safetensors`. With `faults`, counts exchanges and deaths
+/// over all incarnations, and lists the injected faults. Returns false if no model could be
+/// evaluated.
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
                    const std::optional<FaultReport>& faults, double wall_s);

@@ -16,14 +16,14 @@
 namespace gv {
 namespace {
 
-/// Without a terminal, every fifth call prints a line.
+/// Without a terminal, one call out of this number prints a line.
 constexpr int plain_lines_every = 5;
 
 std::string steps_of(const nlohmann::json& status) {
   return step_of(status.value("step", 0ULL), status.value("steps", 0ULL));
 }
 
-/// How much of the swarm's budget is used up, as seen by the peer that knows of the most samples.
+/// The used part of the swarm's budget, as reported by the peer that knows of the most samples.
 /// Empty if each peer has its own budget.
 std::string work_of(const std::vector<PeerRow>& rows) {
   nlohmann::json newest;
@@ -46,8 +46,7 @@ std::string work_of(const std::vector<PeerRow>& rows) {
   return text;
 }
 
-/// True if the peers learn from labels, as far as they have reported it: data with targets have no
-/// accuracy.
+/// True unless a peer has reported that it learns from targets, for which there is no accuracy.
 bool has_accuracy(const std::vector<PeerRow>& rows) {
   return std::ranges::none_of(rows, [](const PeerRow& row) {
     return row.status.contains("loss") && !row.status.contains("accuracy");
@@ -73,7 +72,7 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
     exchanges += row.status.value("exchanges", nlohmann::json::object()).value("committed", 0ULL);
     bytes += row.status.value("bytes", nlohmann::json::object()).value("lanes_sent", 0ULL);
   }
-  // Both ends of an exchange count it.
+  // Both peers of an exchange count it, so halve the count.
   const std::string head =
       fmt::format("{}{:.0f} samples/s{}  {:.1f} MB sent", work_of(rows), samples_per_second,
                   exchanges == 0 ? "" : fmt::format("  {} exchanges", exchanges / 2),

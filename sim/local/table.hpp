@@ -11,12 +11,12 @@ namespace gv {
 /// One peer's row in the table.
 struct PeerRow {
   std::string name;
-  std::string phase;  ///< The phase that it reports, or "ended", "killed", "down", "stopped".
+  std::string phase;  ///< The reported phase, or else "ended", "killed" or the like.
   bool trains = true;
   nlohmann::json status;  ///< The newest status document. May be empty.
 };
 
-/// Writes to standard output. Overwrites its own lines if that is a terminal.
+/// Writes to standard output. On a terminal, it overwrites its own lines.
 class Table {
  public:
   Table();

@@ -14,9 +14,10 @@
 namespace gv {
 namespace {
 
-/// Number of newest gradients kept of each peer. One would be enough if no peer were ever stopped.
+/// Number of newest gradients kept for each peer. One would be enough if no peer were ever stopped.
 constexpr std::size_t gradients_kept = 16;
-/// Values of a whole sum that come from a hostile peer may be up to four times the limit.
+/// A hostile peer may make the values of a whole sum up to four times as large as a gradient's
+/// limit.
 constexpr float sum_max = 4 * largest_gradient;
 
 }  // namespace
@@ -34,8 +35,8 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
   return some;
 }
 
-/// True if more than a third of the peers began the generation with its version, and a sound one
-/// has ended the run with it.
+/// True if more than a third of the peers began the generation with its version, and a sound peer
+/// has ended the run with that version.
 bool AllReduceInvariants::has_ended_with_it(const Generation& generation) const {
   const std::size_t holders = holders_of(generation, {}).size();
   return ended_.contains(generation.version.lineage) && 3 * holders > generation.order.size();
@@ -55,7 +56,7 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     const auto* confirm = std::get_if<Promise>(&outgoing.message);
     if (confirm == nullptr || confirm->ballot.number >= first_ballot_of_meetings) continue;
     // "stands still": a peer that answered a ballot does not move on before the ballot is decided.
-    // If a hostile peer has raised a peer's number far above all others, the number comes down
+    // If a hostile peer has raised a peer's ballot number far above all others, the number may fall
     // again.
     const bool lifted =
         world.hostile_count() > 0 &&
@@ -69,16 +70,16 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
     mine.answered = confirm->ballot;
   }
   for (const Fact& fact : effects.facts) {
-    // "equal versions are equal bits", as checked by the peers themselves.
+    // "equal versions are equal bits": no peer finds that its model differs from another peer's.
     const auto* differ = std::get_if<ModelsDiffer>(&fact);
     if (differ != nullptr && !world.hostile_count()) {
       fail(world, "equal versions are equal bits",
            fmt::format("peer-{} finds that models differ", peer));
     }
-    // A peer whose model differs from the others' gives up its version for one that counts less
-    // than any other.
+    // A peer whose model differs from the others' replaces its version by one that counts less than
+    // any other.
     if (differ != nullptr && differ->peer == id_of(peer)) mine.seen = false;
-    // "sums whole", also as checked by the peers themselves.
+    // "sums whole": no peer refuses a sum after its own check.
     const auto* refused = std::get_if<SumRefused>(&fact);
     if (refused != nullptr && !world.hostile_count()) {
       fail(world, "sums whole", fmt::format("peer-{} refuses a sum: {}", peer, refused->why));
@@ -97,8 +98,8 @@ void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const 
   mine.gradient = gradient != nullptr ? gradient->values : nullptr;
 }
 
-/// "sums bounded": however large the values of a hostile peer are, no sound one applies a sum that
-/// is far larger than a gradient may be.
+/// "sums bounded": however large a hostile peer's values are, no sound peer applies a sum that is
+/// far larger than a gradient may be.
 void AllReduceInvariants::check_bound(const Simulator& world, PeerNumber peer,
                                       const task::ApplyUpdate& update) {
   if (!update.plan.parts.empty()) return;  // Gathered values are bounded when they are decoded.
@@ -127,7 +128,7 @@ void AllReduceInvariants::check_sum(const Simulator& world, PeerNumber peer,
     const auto& known = record(number_of(generation.order[i])).gradients;
     const auto its =
         std::ranges::find(known, parent->second.lineage, &std::pair<std::uint64_t, Sample>::first);
-    if (its == known.end()) return;  // The peer was stopped for long and applies the sum only now.
+    if (its == known.end()) return;  // The peer applies the sum late, after a long stop.
     for (std::size_t k = 0; k < mean.size(); ++k) {
       const double part = generation.shares[i] / samples * static_cast<double>(its->second[k]);
       mean[k] += part;
@@ -151,19 +152,19 @@ void AllReduceInvariants::on_job_done(const Simulator& world, PeerNumber peer,
   PeerRecord& mine = record(peer);
   if (first_of<result::StateRefused>(done.results) != nullptr) {
     mine.refuses = true;
-    mine.gradient.reset();  // Not computed; the model is the previous one.
+    mine.gradient.reset();  // No gradient was computed, and the model is still the previous one.
     return;
   }
   const Replica& work = *world.peer(peer).work;
-  // "equal versions are equal bits".
+  // "equal versions are equal bits": two models of one lineage never differ.
   const ModelVersion& version = mine.job_version;
   if (done.step != version.step) {
     fail(world, "equal versions are equal bits",
          fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step, version.step));
   }
   const std::uint64_t hash = fingerprint(work.parameters());
-  // A hostile peer can send different values to each honest one. No sum can show that; the peers
-  // find it out later, when they compare fingerprints.
+  // A hostile peer can send different values to each honest peer. The sums do not reveal this. The
+  // peers find out later, when they compare fingerprints.
   const bool compares = !world.hostile_count();
   if (compares && models_.try_emplace(version.lineage, hash).first->second != hash) {
     fail(world, "equal versions are equal bits",
@@ -181,19 +182,18 @@ void AllReduceInvariants::on_state(const Simulator&, PeerNumber peer, PeerState 
   forget(peer);
 }
 
-/// Begins a new record. The newest gradients are kept, because sums of other peers may include
-/// them.
+/// Begins a new record. Keeps the newest gradients, because other peers' sums may include them.
 void AllReduceInvariants::forget(PeerNumber peer) {
   auto gradients = std::move(record(peer).gradients);
   record(peer) = PeerRecord{.gradients = std::move(gradients)};
 }
 
-/// Call when the peer is in a different generation than before.
+/// Call when the peer has entered another generation.
 void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                            const Generation& generation) {
   PeerRecord& mine = record(peer);
-  // "one generation of a name". A hostile proposer may propose different generations under one
-  // name, so then each peer has its own.
+  // "one generation of a name". A hostile proposer may use one name for different generations, so
+  // its generations are not compared between peers.
   if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const Generation& known = generations_.try_emplace(generation.key(), generation).first->second;
   const bool same =
@@ -231,7 +231,8 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "stands still",
          fmt::format("peer-{} works in a generation although it answered a later ballot", peer));
   }
-  // The peer finished this collective in its former generation, or immediately in its present one.
+  // A finished collective belongs to the peer's former generation, or to the new one if it ended at
+  // once.
   const std::uint64_t was_in = mine.generation;
   if (key != mine.generation) {
     if (mine.generation != 0) mine.left.insert(mine.generation);
@@ -252,7 +253,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     return;
   }
   const Generation& in = generations_.at(worked_in);
-  if (version == in.version) {  // It has downloaded the state of its generation.
+  if (version == in.version) {  // The peer has downloaded the state of its generation.
     mine.replaced = before;
     if (version.samples < before.samples && !has_ended_with_it(in)) {
       fail(
@@ -261,7 +262,7 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     }
     return;
   }
-  // "one result of an operation".
+  // "one result of an operation": all peers get the same version from one collective.
   const NodeOptions& node = world.options().node;
   const std::uint64_t end = world.peer(peer).node->mode().course().steps();
   const std::uint64_t steps = node.allreduce.local.steps_at(before.step, end);

@@ -1,5 +1,5 @@
-// Invariants of mode `allreduce`, checked from outside: unique generations, one result of a
-// collective, equal versions with equal bits, sums that contain every gradient once.
+// Invariants of mode `allreduce`, checked from outside. Generations are unique, a collective has
+// one result, equal versions have equal bits, and sums contain every gradient once.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
-/// is named where it is checked.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
+/// code names each where it checks it.
 class AllReduceInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -28,10 +28,10 @@ class AllReduceInvariants : public Checker {
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Collectives finished by at least one peer.
+  /// Number of collectives that at least one peer has finished.
   std::uint64_t operations() const { return results_.size(); }
   std::uint64_t generations() const { return generations_.size(); }
-  /// Sums that were compared with the mean of their gradients.
+  /// Number of sums that were compared with the mean of their gradients.
   std::uint64_t sums() const { return sums_; }
 
  private:
@@ -39,17 +39,19 @@ class AllReduceInvariants : public Checker {
   using Sample = std::array<float, 8>;
 
   struct PeerRecord {
-    GenerationId answered;  ///< The newest ballot it answered in this incarnation.
+    GenerationId answered;  ///< The newest ballot that the peer answered in this incarnation.
     bool seen = false;
     ModelVersion version;
-    ModelVersion replaced;             ///< The version that the newest downloaded state replaced.
-    bool refuses = false;              ///< Its last job has refused that state.
-    std::uint64_t generation = 0;      ///< Key of its generation; 0: none.
-    std::uint64_t switches = 0;        ///< The switch by which its mode was made; 0: none.
-    std::set<std::uint64_t> left;      ///< Keys of its earlier generations.
-    ModelVersion job_version;          ///< The version to which its job leads.
-    std::shared_ptr<Floats> gradient;  ///< The gradient it computes.
-    std::vector<std::pair<std::uint64_t, Sample>> gradients;  ///< Its newest ones, by lineage.
+    ModelVersion replaced;         ///< The peer's version before its newest download of a state.
+    bool refuses = false;          ///< True if the peer's last job refused the downloaded state.
+    std::uint64_t generation = 0;  ///< Key of the peer's generation; 0 if it is in none.
+    /// Number of the switch to the peer's mode; 0 if it is in its first mode.
+    std::uint64_t switches = 0;
+    std::set<std::uint64_t> left;      ///< Keys of the peer's earlier generations.
+    ModelVersion job_version;          ///< The version that the peer's current job produces.
+    std::shared_ptr<Floats> gradient;  ///< The gradient that the peer is computing.
+    /// The peer's newest gradients, each with the lineage of its model.
+    std::vector<std::pair<std::uint64_t, Sample>> gradients;
   };
 
   /// Lineage and generation from which a collective started.

@@ -1,4 +1,4 @@
-// Walks over the fields of messages. Each kind of field is drawn in one place.
+// Walks over the fields of messages, and draws each kind of field in one place.
 #include "sim/virtual/any_message.hpp"
 
 #include <algorithm>
@@ -22,11 +22,11 @@ namespace {
 
 constexpr std::size_t numbers_kept = 256;
 constexpr std::size_t texts_kept = 16;
-/// Smaller numbers are drawn anyway, so they need not be learnt.
+/// Numbers below this are often drawn at random anyway, so they need not be learnt.
 constexpr std::uint64_t least_learnt = 100;
-/// Fewer elements than this are drawn for a new list.
+/// A new list gets fewer elements than this.
 constexpr std::uint64_t elements_drawn = 5;
-/// The wire's limit, and one more that the roster sets for incarnations.
+/// The wire's limit on elements of a list, and the roster's limit on incarnations.
 constexpr std::size_t elements_max = 1024;
 constexpr std::uint64_t incarnation_max = std::uint64_t{1} << 48;
 
@@ -45,7 +45,8 @@ struct IsOptional : std::false_type {};
 template <class T>
 struct IsOptional<std::optional<T>> : std::true_type {};
 
-/// Calls `look` with every field below `value`, and with every struct after its fields.
+/// Calls `look` with each field in `value` at any depth, and with each struct or list after its
+/// contents.
 template <class T, class Look>
 void visit_fields(T& value, const Look& look) {
   using Plain = std::remove_const_t<T>;
@@ -59,7 +60,8 @@ void visit_fields(T& value, const Look& look) {
   look(value);
 }
 
-/// Makes a member valid for a roster: with the list's name, and an address that can be dialled.
+/// Makes a member valid for a roster: gives it its name in the allow-list, and an address that can
+/// be dialled.
 void admit(Member& member, const std::vector<PeerId>& peers) {
   if (!std::ranges::binary_search(peers, member.id)) return;
   const std::string number = std::to_string(number_of(member.id));
@@ -70,7 +72,7 @@ void admit(Member& member, const std::vector<PeerId>& peers) {
 
 }  // namespace
 
-/// Draws values of fields by their types.
+/// Draws the values of fields by their types.
 struct AnyMessage::Fields {
   AnyMessage& own;
   Rng& rng = own.rng_;
@@ -124,7 +126,7 @@ struct AnyMessage::Fields {
     return own.peers_[rng.below(own.peers_.size())];
   }
 
-  /// Sets any value.
+  /// Sets `value` to a random one of its type.
   template <class T>
   void draw(T& value) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -152,7 +154,7 @@ struct AnyMessage::Fields {
     }
   }
 
-  /// Changes the value a little.
+  /// Changes a random part of `value`.
   template <class T>
   void change(T& value) {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
@@ -214,7 +216,7 @@ struct AnyMessage::Fields {
     while (own.texts_.size() > texts_kept) own.texts_.pop_front();
   }
 
-  /// Changes the message so that a roster admits it.
+  /// Changes the message's members so that a roster admits them.
   Message admitted(Message message) {
     std::visit(
         [this](auto& known) {

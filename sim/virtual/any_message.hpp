@@ -20,7 +20,7 @@ class AnyMessage {
   /// `peers` are the ids of the swarm; occasionally other ids are drawn.
   AnyMessage(std::vector<PeerId> peers, Rng rng);
 
-  /// Remembers the content of a real message, or of a transfer's name.
+  /// Remembers the numbers and texts in a real message, or in a transfer's name.
   void learn(const Message& message);
   void learn(const TransferId& id);
 
@@ -38,18 +38,18 @@ class AnyMessage {
 
   std::vector<PeerId> peers_;
   Rng rng_;
-  std::deque<std::uint64_t> numbers_;  ///< The newest learnt numbers, a few hundred.
+  std::deque<std::uint64_t> numbers_;  ///< A few hundred of the newest learnt numbers.
   std::deque<std::string> texts_;
 };
 
 /// Returns true if a real peer's network would accept the message. Repeats the bounds of net/wire
-/// and the checks of net/roster, which this library does not include.
+/// and the checks of net/roster, because this library does not use these.
 bool passes_the_wire(const Message& message);
 
-/// Sets all steps that the peer reports of its own training.
+/// Sets every step that the message reports about peer `self`'s own training to `step`.
 void claim_step(Message& message, PeerId self, std::uint64_t step);
 
-/// Signs the message's statements about the peer itself, true or not, as its key allows.
+/// Signs the message's statements about peer `self`, true or not, with that peer's key.
 void sign_own(Message& message, PeerId self, const Signer& signer);
 
 }  // namespace gv

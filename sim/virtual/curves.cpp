@@ -1,4 +1,4 @@
-// Writes curves.
+// Writes curves as CSV and SVG.
 #include "sim/virtual/curves.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Commits files, tears them in a crash, and finds the newest whole one.
+// Commits files, tears them in a crash, and finds the newest undamaged one.
 #include "sim/virtual/disk.hpp"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// A virtual peer's checkpoints, and their state after a crash.
+// A virtual peer's disk: its checkpoints, and what a crash leaves of them.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,24 @@ struct Image {
   std::uint64_t step = 0;
 };
 Image image_of(const Replica& replica);
-/// Makes an equal replica continue from the image.
+/// Makes `replica` continue from the image, which a replica of the same kind has saved.
 void restore(Replica& replica, const Image& image);
 
-/// Models real checkpoints, which are written to a temporary name, synced and renamed. Keeps three,
-/// and detects a torn one as a checksum would.
+/// Models real checkpoints, which are written under a temporary name, synced and renamed. Keeps
+/// three checkpoints, and detects torn ones as a checksum would.
 class Disk {
  public:
   bool full = false;
   Duration slower{};  ///< Extra time for each write.
 
-  /// Call when the file is complete and renamed; it counts from now on.
+  /// Adds a checkpoint. Call when its file is complete and renamed.
   void commit(Image image);
 
-  /// Call when the machine dies while it writes `writing`. Leaves no file, a torn one, or the whole
-  /// one if only the sync of the folder was missing.
+  /// Call when the machine dies while it writes `writing`. Leaves no file, a torn file or the whole
+  /// file. (The whole file is left if only the sync of the folder was missing.)
   void crash(Image writing, Rng& rng);
 
-  /// Returns the newest whole image; null if there is none. Skips and counts torn ones.
+  /// Returns the newest undamaged image; null if there is none. Skips and counts torn images.
   std::shared_ptr<const Image> newest();
   std::uint64_t refused() const { return refused_; }
 

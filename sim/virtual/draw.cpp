@@ -1,5 +1,5 @@
-// The ranges that worlds are drawn from. Faults follow those of TigerBeetle's VOPR: loss up to 30
-// %, duplication up to 50 %, clogs up to 5 s.
+// The ranges from which worlds are drawn. Faults are as severe as in TigerBeetle's VOPR: loss up to
+// 30 %, duplication up to 50 %, clogs up to 5 s.
 #include "sim/virtual/draw.hpp"
 
 #include <fmt/format.h>
@@ -29,20 +29,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// With fewer peers, one hostile peer would be a third of them.
+/// Fewest peers in a world with hostile peers, because fewer than a third may be hostile.
 constexpr std::size_t peers_with_hostile = 4;
 
-/// With longer rounds a world of a minute would have hardly any rounds.
+/// Most steps in a round. With longer rounds, a world that lasts a minute would have hardly any.
 constexpr std::uint64_t round_steps_max = 16;
 
 double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
 
-/// Uniform in the logarithm.
+/// Draws a number between `low` and `high` whose logarithm is uniform.
 double spread_between(Rng& rng, double low, double high) {
   return low * std::exp(rng.uniform() * std::log(high / low));
 }
 
-/// Rounded to three digits, so that the printed value is exactly the one that was run.
+/// Rounds to three digits, so that the printed value is exactly the one that was used.
 double rounded(double value) { return std::strtod(fmt::format("{:.3g}", value).c_str(), nullptr); }
 
 Duration seconds_between(Rng& rng, double low, double high) {
@@ -134,7 +134,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
       break;
   }
   if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
-  // Not all peers may come late or leave for good, because some peer must be there.
+  // Only the last peer may join late or leave for good, so that some peer is always there.
   const bool comes_back = rule.kind == FaultKind::leave && rng.chance(0.5);
   if (comes_back) {
     rule.lasts = seconds_between(rng, 0.2, 5);
@@ -147,7 +147,8 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
   return rule;
 }
 
-/// Makes a quarter of all worlds use mode `allreduce`. The other worlds do not depend on its draws.
+/// Puts a quarter of all worlds into mode `allreduce`. The other worlds do not depend on what is
+/// drawn here.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
   world.config.run.mode = ModeKind::allreduce;
@@ -161,15 +162,16 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   allreduce.bucket_elements = 1024 + rng.below(std::max<std::size_t>(dimension / 2, 1024));
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
-  // A collective takes about 2 n^2 events and handles n long vectors. Steps are so long that a
+  // A collective takes about 2 n^2 events and handles n long vectors. Make steps long enough that a
   // world has a few hundred thousand events, and a minute of it runs in seconds.
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
-  // A third of these worlds make local steps, some only after a while.
+  // A third of these worlds make local steps. In some of them, local steps begin only after a
+  // while.
   if (!rng.chance(0.33)) return;
   allreduce.local.period = 2 + rng.below(rng.chance(0.3) ? 63 : 7);
-  // A collective takes as long as a step would, or longer if every step makes long vectors.
+  // A period of local steps takes as long as one step did, or longer if vectors are long.
   const double step = seconds(world.scenario.step) / static_cast<double>(allreduce.local.period);
   world.scenario.step =
       from_seconds(rounded(std::max(step, 6e-8 * n * static_cast<double>(dimension))));
@@ -177,10 +179,10 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (rng.chance(0.5)) allreduce.local.local_after = rng.below(150);
 }
 
-/// In three quarters of the worlds without a pipeline the swarm shares a budget, most of which is
-/// used up before the end. In a quarter of these the time may be over sooner, and in half a target
-/// may be reached. A third of these worlds have their budget and leases by draws of a generator of
-/// their own, so all others are the same as without these draws.
+/// In three quarters of the worlds without a pipeline, the swarm shares a budget, which is usually
+/// used up before the end. A quarter of the worlds with a shared budget also have a time limit, and
+/// half have a target. In a third, the budget and leases are drawn with a separate generator, so
+/// that other worlds do not depend on these draws.
 void draw_budget(Rng rng, DrawnWorld& world) {
   Rng more = rng.fork("more");
   const bool is_further = !rng.chance(0.5);
@@ -196,7 +198,7 @@ void draw_budget(Rng rng, DrawnWorld& world) {
   Rng judges = rng.fork("target");
   if (judges.chance(0.5)) {
     world.config.run.target = between(judges, 0.3, 0.98);
-    // A pass takes one sample of each peer.
+    // The data have one sample for each peer.
     const auto batch = static_cast<double>(world.config.train.batch);
     world.config.run.target_every = batch * static_cast<double>(4 + judges.below(60));
   }
@@ -213,7 +215,7 @@ Config settings_of_worlds() {
   Config config;
   config.run.budget = BudgetKind::peer;
   config.train.schedule.learning_rate = 0.05;
-  config.train.optimizer.kind = OptimizerKind::sgd;  // The kind that stand-ins have.
+  config.train.optimizer.kind = OptimizerKind::sgd;  // The only optimiser that stand-ins have.
   config.checkpoint.every_steps = 0;
   return config;
 }
@@ -226,7 +228,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   Scenario& scenario = world.scenario;
   scenario.peers = rng.chance(0.1) ? 1 + rng.below(2) : 2 + rng.below(rng.chance(0.2) ? 31 : 11);
   scenario.work = rng.chance(0.6) ? WorkKind::time : WorkKind::quadratic;
-  // Sometimes a model has several blocks.
+  // Some models are long enough for several blocks.
   scenario.dimension = rng.chance(0.1) ? 66000 + rng.below(80000) : 1 + rng.below(64);
   if (scenario.dimension > 1000) {
     scenario.work = WorkKind::time;
@@ -252,14 +254,14 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   GossipConfig& gossip = config.gossip;
   config.run.seed = rng.below(1000);
   if (rng.chance(0.15)) config.run.steps = 200 + rng.below(2000);
-  // About one exchange a second for each peer.
+  // Each peer makes about one exchange a second.
   const double steps_per_second = 1 / seconds(scenario.step);
   gossip.period_steps = std::max<std::uint64_t>(
       1, static_cast<std::uint64_t>(steps_per_second * spread_between(rng, 0.2, 3)));
   gossip.pairing = rng.chance(0.5) ? PairingKind::matching : PairingKind::uniform;
   gossip.alpha = rng.chance(0.4) ? 0.5 : rounded(between(rng, 0.05, 1));
-  // Peers that train during an exchange reduce their difference by themselves: a factor c of it,
-  // from 0 to 1, remains. After the exchange this becomes c - 2 alpha. With alpha above a half the
+  // Peers that train during an exchange reduce their difference by themselves, to a fraction c from
+  // 0 to 1. After the exchange, the fraction is c - 2 alpha. If alpha is above a half, the
   // difference can grow without bound.
   if (scenario.work == WorkKind::quadratic) gossip.alpha = std::min(gossip.alpha, 0.5);
   config.checkpoint.every_steps =
@@ -278,7 +280,7 @@ DrawnWorld draw_honest(std::uint64_t seed) {
   return world;
 }
 
-/// In a quarter of the gossip worlds, pairs remember models and exchange codes of the differences.
+/// In a quarter of the gossip worlds, pairs remember models and exchange encoded differences.
 void draw_pair_codec(Rng rng, DrawnWorld& world) {
   if (world.config.run.mode != ModeKind::gossip || !rng.chance(0.25)) return;
   GossipConfig& gossip = world.config.gossip;
@@ -294,7 +296,7 @@ void draw_pair_codec(Rng rng, DrawnWorld& world) {
 DrawnWorld draw_world(std::uint64_t seed) {
   DrawnWorld world = draw_honest(seed);
   draw_pair_codec(Rng(seed).fork("pair codec"), world);
-  // Drawn by a separate generator, so that worlds without hostile peers do not depend on it.
+  // Use a separate generator, so that worlds without hostile peers do not depend on its draws.
   const bool is_hostile = Rng(seed).fork("hostile").chance(0.25);
   if (is_hostile) world = as_hostile(std::move(world));
   const bool has_tickets = Rng(seed).fork("tickets").chance(0.2);
@@ -330,7 +332,8 @@ DrawnWorld as_tickets(DrawnWorld world) {
   }
   Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
   scenario.tickets = true;
-  // A revoked peer that does not know of it trains on alone, and would also end alone.
+  // No shared budget: a revoked peer that does not know of it would train on and end the budget
+  // alone.
   const Config plain = settings_of_worlds();
   if (world.config.run.budget == BudgetKind::swarm) world.config.run.steps = plain.run.steps;
   world.config.data = plain.data;
@@ -338,7 +341,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
   world.config.run.wall = plain.run.wall;
   world.config.run.target = plain.run.target;
   world.config.run.target_every = plain.run.target_every;
-  // The peer with the swarm's key is sound.
+  // Peer 0 has the swarm's key, so it must be sound.
   std::erase_if(scenario.saboteurs.ranges, [](const auto& range) { return range.first == 0; });
   const double length = seconds(scenario.until);
   if (rng.chance(0.4)) {
@@ -347,7 +350,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
     creator.peers = {.ranges = {{0, 0}}};
     scenario.faults.push_back(creator);
   }
-  // The second and the third peer may always revoke; those after them may be revoked.
+  // Usually, one of the first three peers revokes the key of one of the later peers.
   const std::uint64_t revocations = rng.below(std::max<std::size_t>(2, peers / 3));
   for (std::uint64_t i = 0; i < revocations; ++i) {
     FaultRule rule{.kind = FaultKind::revoke};
@@ -379,7 +382,7 @@ DrawnWorld as_hostile(DrawnWorld world) {
 
 namespace {
 
-/// Any rule, legal or not.
+/// Draws any rule, legal or not.
 MixRule draw_rule(Rng& rng) {
   MixRule rule;
   rule.topology.kind = topology_kinds[rng.below(topology_kinds.size())];
@@ -401,14 +404,14 @@ MixRule draw_rule(Rng& rng) {
   return rule;
 }
 
-/// Several hosts, if the topology depends on them.
+/// Draws the number of hosts, if the topology depends on them.
 void draw_hosts(Rng rng, MixRule& rule, Scenario& scenario) {
   if (rule.topology.kind != TopologyKind::hosts) return;
   scenario.hosts = static_cast<std::uint32_t>(1 + rng.below(4));
   rule.topology.hosts_every = static_cast<std::uint32_t>(hosts_every_min + rng.below(4));
 }
 
-/// In a third of the worlds a peer switches the swarm to other settings, once or several times.
+/// In a third of the worlds, peers switch the swarm to other settings, up to three times.
 void draw_switches(Rng rng, Config config, Scenario& scenario) {
   if (!rng.chance(0.33)) return;
   config.run.peers = scenario.peers;
@@ -434,10 +437,10 @@ DrawnWorld as_mixing(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("rounds").fork("rule");
   world.config.run.mode = ModeKind::mixing;
   world.config.run.budget = BudgetKind::peer;
-  world.config.allreduce = {};  // Its outer momentum would be part of every state.
+  world.config.allreduce = {};  // The outer momentum of `allreduce` would be part of every state.
   Scenario& scenario = world.scenario;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
-  // A round takes about n messages for each neighbour.
+  // With n peers, a round takes about n messages for each neighbour that a peer has.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, from_seconds(rounded(0.001 * n * n)));
   MixingConfig& rounds = world.config.mixing;
@@ -453,8 +456,8 @@ DrawnWorld as_mixing(DrawnWorld world) {
 
 namespace {
 
-/// In a third of the pipelines a target may be reached before the end. There, judges measure the
-/// model after every few runs.
+/// Gives a third of the pipelines a target. Judges then measure the model after every few pipeline
+/// runs.
 void draw_stage_target(Rng rng, DrawnWorld& world) {
   const Config plain = settings_of_worlds();
   world.config.run.target = plain.run.target;
@@ -467,7 +470,7 @@ void draw_stage_target(Rng rng, DrawnWorld& world) {
   world.config.run.target_every = run * static_cast<double>(1 + rng.below(20)) / peers;
 }
 
-/// Some of the pipelines whose stages a plan can change have one.
+/// Gives an automatic stage plan to some of the pipelines that can have one.
 void draw_plan(Rng rng, PipelineConfig& pipeline) {
   const bool may_plan = is_synchronous(pipeline.schedule) &&
                         pipeline.schedule != PipelineKind::chimera &&
@@ -481,7 +484,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   Rng rng = Rng(world.seed).fork("pipeline");
   world.config.run.mode = ModeKind::pipeline;
   world.config.run.budget = BudgetKind::peer;
-  world.config.data = settings_of_worlds().data;  // No pipeline leases data.
+  world.config.data = settings_of_worlds().data;  // Pipelines do not lease data.
   world.config.checkpoint.every_steps = 0;
   Scenario& scenario = world.scenario;
   scenario.work = WorkKind::time;
@@ -498,7 +501,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   std::erase_if(scenario.faults, [&](const FaultRule& fault) {
     return is_nobody(fault.peers) || is_nobody(fault.to);
   });
-  for (FaultRule& fault : scenario.faults) {  // Stages of virtual peers have no checkpoints.
+  for (FaultRule& fault : scenario.faults) {  // Virtual peers' stages have no checkpoints.
     if (fault.kind == FaultKind::leave && fault.lasts > Duration{}) fault.kind = FaultKind::kill;
   }
   PipelineConfig& pipeline = world.config.pipeline = {};
@@ -526,7 +529,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   draw_stage_target(Rng(world.seed).fork("stage target"), world);
   Rng by_rule = Rng(world.seed).fork("stage rule");
   if (pipeline.consensus == StageConsensus::gossip && by_rule.chance(0.5)) {
-    // If a topology does not fit the number of replicas, it is replaced.
+    // At run time, a topology that does not fit the number of replicas is replaced.
     constexpr std::size_t replicas = 4;
     pipeline.consensus = StageConsensus::mixing;
     do {

@@ -1,4 +1,4 @@
-// A drawn world as a simulation: the options of its nodes, and stand-ins that compute nothing.
+// Turns a drawn world into a simulation: options for its nodes, and stand-ins in place of training.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@
 namespace gv {
 namespace {
 
-/// The strips of a vector, by slice. Each overlaps its neighbours by an element.
+/// The strips of a vector, by slice. Each overlaps its neighbours by one element.
 std::vector<Range> strips_of(std::size_t size) {
   std::vector<Range> strips;
   for (std::size_t slice = 0; slice < slices_of_stage; ++slice) {
@@ -44,10 +44,10 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
   for (std::size_t s = 0; s < stages; ++s) {
     const std::size_t passes = s > 0 ? size : 0;
     StageSize stage{.parameters = size, .state = size, .forward = passes, .backward = passes};
-    // A third of the stages have nothing that a group could share.
+    // Every third stage has nothing that a group could share.
     if (config.pipeline.group > 1 && s % 3 != 2) {
-      // In half of the worlds the first stage begins with strips. The second sum is as long as the
-      // group has cuts.
+      // In half of the worlds, the first stage begins with strips. The length of the second sum is
+      // proportional to the group's number of cuts.
       const bool is_dealt = s == 0 && size % 2 == 0;
       stage.forward_sums = {
           is_dealt ? GroupSum{.always = 1, .dealt = strips_of(size)} : GroupSum{.always = size},
@@ -61,8 +61,8 @@ NodeOptions options_of_vectors(const Config& config, const Scenario& scenario) {
     model.stage_seconds.push_back(work_of(s) / all);
   }
   const std::uint64_t steps = config.run.steps > 0 ? config.run.steps : endless_steps;
-  // Every peer has one sample, so all shards are equal. A test of a pipeline has a few more
-  // micro-batches than a run.
+  // Every peer has one sample, so that all shards are equally large. A pipeline's test has a few
+  // more micro-batches than a run.
   constexpr std::size_t tests = 11;
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;
   NodeOptions node = node_options(config, model,
@@ -118,7 +118,7 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
                              .seed = seed};
     return [spec, local](std::size_t peer) { return quadratic_workload(spec, peer, local); };
   }
-  // In the modes `allreduce` and `mixing` all peers begin with the same model.
+  // In modes `allreduce` and `mixing`, all peers begin with the same model.
   const bool alike = config.run.mode != ModeKind::gossip || has_switches(world.scenario);
   return [dimension = world.scenario.dimension, seed, alike, local](std::size_t peer) {
     return idle_workload(dimension, seed, peer, alike, local);

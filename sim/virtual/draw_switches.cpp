@@ -1,4 +1,4 @@
-// Worlds whose swarms switch to other modes.
+// Draws worlds whose swarms switch to other modes.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -14,15 +14,15 @@
 namespace gv {
 namespace {
 
-/// A period of gossip takes at most this many seconds plus a step.
+/// A gossip period takes at most this time, in seconds, plus one step.
 constexpr double longest_period = 10;
 
-/// In whole milliseconds, so that the printed value is the one that was run.
+/// Rounds down to whole milliseconds, so that the printed value is exactly the one that was used.
 Duration whole_ms(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 
-/// A goal of a switch, usually a mode.
+/// Draws the mode or algorithm to switch to.
 std::string draw_goal(Rng& rng, const Config& config) {
   std::vector<std::string_view> goals = {"gossip", "allreduce", "mixing"};
   if (rng.chance(0.2)) {
@@ -53,15 +53,16 @@ DrawnWorld as_switching(DrawnWorld world) {
   config.allreduce.local = {};
   const Config plain = settings_of_worlds();
   config.data = plain.data;
-  // A world written as text has the settings of its first mode only.
+  // A world written as text has only the settings of its first mode, so reset all other settings.
   if (config.run.mode != ModeKind::gossip) config.gossip = plain.gossip;
   if (config.run.mode != ModeKind::allreduce) config.allreduce = plain.allreduce;
   if (config.run.mode != ModeKind::mixing) config.mixing = plain.mixing;
   if (scenario.dimension > 1000) scenario.dimension = 1 + rng.below(64);
-  // As in worlds of these modes, in which a step takes a round or a sum.
+  // As in worlds that begin in these modes, give a step the time of a round or a sum.
   const auto n = static_cast<double>(scenario.peers);
   scenario.step = std::max(scenario.step, whole_ms(0.003 * n * n));
-  // All peers wait for the slowest one's job, the first of which may take half a period.
+  // Before a switch, all peers wait for the slowest peer's job, which may take half a period at
+  // first.
   if (config.run.mode == ModeKind::gossip) {
     const double steps = longest_period / slowest_step(scenario);
     config.gossip.period_steps =

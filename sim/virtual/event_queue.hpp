@@ -1,4 +1,4 @@
-// Future events of a virtual world, in order of time and, at one instant, of insertion.
+// The future events of a virtual world, in order of time and then of insertion.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// A priority queue that breaks ties by insertion, so that a run is a function of its inputs. Items
-/// do not move; only small keys move in the heap.
+/// A priority queue that breaks ties by order of insertion, so that a run depends only on its
+/// inputs. Items stay in place; only small keys move in the heap.
 template <class Item>
 class EventQueue {
  public:
@@ -54,7 +54,8 @@ class EventQueue {
     std::uint32_t slot;
   };
 
-  /// A function object, because the heap's functions would call a function pointer for every pair.
+  /// A function object, so that the heap's functions can inline the comparison. They would call a
+  /// plain function through a pointer.
   static constexpr auto later = [](const Key& a, const Key& b) {
     return a.at != b.at ? a.at > b.at : a.number > b.number;
   };

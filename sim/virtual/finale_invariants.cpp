@@ -18,28 +18,29 @@
 namespace gv {
 namespace {
 
-/// Peers learn of each other's work about ten seconds late at most, and may miss ten seconds' work
-/// from before they met. A round of probes comes on top.
+/// How long peers may continue to train after the budget is used up, not counting a round of
+/// probes. They learn of each other's work up to about ten seconds late, and may miss ten seconds'
+/// work from before they met.
 constexpr Duration overshoots_for = std::chrono::seconds(20);
-/// A ballot about the end counts clocks that will reach it within this time.
+/// A ballot to end the run also counts clocks that are short of the end by up to this time.
 constexpr Duration clocks_apart = std::chrono::seconds(1);
-/// Reports have at most about this age.
+/// The approximate largest age of a report, in seconds.
 constexpr double lag_s = 10;
-/// With leased data, a peer takes any chunk after it has idled for this time plus the time of two
-/// chunks. Then it looks again when its own last chunks are done, at the latest ten seconds after
-/// it trained them.
+/// With leased data, a peer that has idled for `idle_max_s` plus the time of two chunks takes any
+/// chunk. It looks again when its own last chunks are done, at most ten seconds after it trained
+/// them.
 constexpr double idle_max_s = 3;
 constexpr double idle_slack_s = 15;
-/// An idle peer helps a peer that needs longer than this plus two chunks of its own, after at most
-/// a second.
+/// An idle peer helps a peer that needs longer than `helps_for_s` plus the time of two of the idle
+/// peer's chunks. It begins within a second.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
-/// All peers know another peer's pace once it has known its own for this time.
+/// All other peers know a peer's pace once the peer itself has known it for this time.
 constexpr Duration pace_known_after = std::chrono::seconds(15);
-/// An idle peer looks for chunks more often than this, unless it is stopped.
+/// An idle peer looks for chunks at least this often, unless it is stopped.
 constexpr Duration looks_every = std::chrono::milliseconds(100);
 
-/// The swarm's budget as the peer knows it; null if the peer has a budget of its own.
+/// The peer's view of the swarm's budget; null if the peer has a budget of its own.
 const SwarmWork* work_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
   return node ? node->mode().swarm_work() : nullptr;
@@ -67,7 +68,7 @@ void FinaleInvariants::on_job(const Simulator& world, PeerNumber peer, const Job
   const SwarmWork* work = work_of(world, peer);
   if (work == nullptr || world.is_hostile(peer)) return;
   peers_[peer].agreed = work->is_agreed() ? std::optional(work->counted()) : std::nullopt;
-  // "nothing after the end": the mean is the last change of a model.
+  // "nothing after the end": a peer's model does not change after it becomes the mean.
   const bool changes = first_of<task::TakeSteps>(job.tasks) != nullptr ||
                        first_of<task::AddForces>(job.tasks) != nullptr ||
                        first_of<task::AdoptModel>(job.tasks) != nullptr;
@@ -86,8 +87,8 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   const auto* steps = first_of<task::TakeSteps>(done.job.tasks);
   const std::uint64_t batch = work_of(world, peer)->options().batch;
   const auto* gradient = first_of<task::ComputeGradient>(done.job.tasks);
-  // The first peer to end a round counts it for all, and later the others' steps of that round are
-  // no further ones.
+  // The first peer to end a round counts it for all peers, so do not count the others' steps of
+  // that round again.
   const bool is_counted = peers_[peer].agreed.value_or(agreed_) < agreed_;
   if (!is_counted) {
     if (steps != nullptr) trained_ += done.steps_run * batch_growth(done.job) * batch;
@@ -110,10 +111,10 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   const auto* loaded = first_of<task::LoadState>(done.job.tasks);
   const bool is_mean = (applied != nullptr && applied->becomes_model_at) ||
                        (loaded != nullptr && loaded->model_only);
-  // The mean of a switch is not the end.
+  // A mean that precedes a switch is not the mean of the end.
   if (!is_mean || world.peer(peer).node->switchable().is_switching()) return;
-  // "one end": peers with the mean of one version have the same bits. If only a hostile peer has
-  // the mean, it can give each newcomer a different one.
+  // "one end": means of one version have the same bits. A hostile peer that alone has the mean
+  // could give each newcomer a different one.
   const ModelVersion& version = done.job.version;
   const std::uint64_t own = fingerprint(world.peer(peer).work->parameters());
   const auto [known, is_new] =
@@ -126,8 +127,8 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   peers_[peer].has_mean = true;
 }
 
-/// "the mean is of usual length": a peer that sends a far longer model is refused. The cap of a
-/// block is at least that of a vector of norm 1, so each element is allowed that much.
+/// "the mean is of usual length": models with a far larger norm are refused. The cap of a block is
+/// at least that of a vector of norm 1, and there are at most as many blocks as elements.
 void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
   const auto& node = world.options().node;
   const double cap =
@@ -144,7 +145,8 @@ void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
 void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
                                   const NodeEffects& effects) {
   if (work_of(world, peer) == nullptr || world.is_hostile(peer)) return;
-  // A new mode has not measured yet how fast the others are, so it may expect less than the last.
+  // A new mode has not yet measured how fast the other peers are, so its progress may be less than
+  // that of the previous mode.
   const std::uint64_t switches = world.peer(peer).node->switchable().present().number;
   if (std::exchange(peers_[peer].switches, switches) != switches) {
     peers_[peer].progress = 0;
@@ -157,7 +159,7 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Fact& fact : effects.facts) {
     const auto* generation = std::get_if<GenerationBegan>(&fact);
     if (generation != nullptr && generation->ballot >= first_ballot_of_mean) {
-      // Two hostile peers can prevent sums in which each block is one peer's own.
+      // Two hostile peers can prevent guarded sums, in which each block is a single peer's.
       peers_[peer].is_guarded = !world.is_hostile(number_of(generation->peer)) &&
                                 world.hostile_count() == 1 && world.size() <= link_reports_max;
     }
@@ -169,8 +171,8 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 /// "the schedule follows the work": the progress that determines the learning rate is at least the
-/// known used part of the budget, and exactly that part if peers agree. It never falls, unless they
-/// agree on less.
+/// part of the budget that the peer knows to be used, and exactly that part if peers agree. It
+/// never falls, unless peers agree on less.
 void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work, double progress) {
   constexpr double tolerance = 1e-9;
@@ -190,9 +192,9 @@ void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
   before = work.is_agreed() ? 0 : progress;
 }
 
-/// "no work beyond the budget": in a world without faults other than slow peers, no peer begins
-/// further steps long after all have used up the budget. Of leased data, LedgerInvariants checks
-/// every step.
+/// "no work beyond the budget": if slow peers are the only faults, no peer begins further steps
+/// long after the peers have used up the budget. With leased data, LedgerInvariants checks every
+/// step instead.
 void FinaleInvariants::check_overshoot(const Simulator& world, PeerNumber peer,
                                        const SwarmWork& work, const Job& job) {
   if (!used_up_ || work.ledger() != nullptr || work.is_agreed() || !is_quiet(world) ||
@@ -201,7 +203,7 @@ void FinaleInvariants::check_overshoot(const Simulator& world, PeerNumber peer,
   }
   const auto* steps = first_of<task::TakeSteps>(job.tasks);
   const NodeOptions& node = world.options().node;
-  // Steps of a resting centre are counted in trained_ but are not part of the budget.
+  // trained_ includes steps of a resting centre, which are not part of the budget.
   const bool has_rests = node.gossip.centre_rests || node.mixing.rule.centre_rests;
   if (steps == nullptr || has_rests) return;
   const Duration probes = static_cast<Duration::rep>(world.size()) * node.membership.probe_period;
@@ -211,14 +213,14 @@ void FinaleInvariants::check_overshoot(const Simulator& world, PeerNumber peer,
                    seconds(world.now() - *used_up_)));
 }
 
-/// "no end before its time": the first peer to end knows that the budget is used up, or the time of
-/// the run is over, or more than a third of the peers that it knows to train have ever measured the
-/// target. (More than half had when they voted, but newcomers may have come since.)
+/// "no end before its time": when the first peer ends, it knows that the budget is used up, or the
+/// run's time is over, or more than a third of the training peers that it knows have at some time
+/// measured the target. (More than half had when they voted, but others may have joined since.)
 void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) {
   const SwarmWork& work = *work_of(world, peer);
   const Duration wall = work.options().wall;
   const bool is_time = wall > Duration{} && began_ && world.now() + clocks_apart >= *began_ + wall;
-  // If more than a third of the clocks are wrong, the time is wrong too.
+  // If more than a third of the clocks are wrong, the agreed time is wrong, too.
   const bool are_clocks_sound = !has_faulty_clocks(world);
   const Judges& judges = work.judges();
   const bool is_target = judges.is_on() && 3 * have_target_.size() > judges.voters();
@@ -230,7 +232,7 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
 }
 
 void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
-  // A restarted peer goes on from its disk.
+  // A restarted peer begins with what is on its disk.
   if (state == PeerState::down || state == PeerState::ended) peers_.erase(peer);
 }
 
@@ -239,12 +241,12 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   if (known == nullptr || world.is_hostile(peer)) return;
   const SwarmWork& work = *known;
   PeerRecord& mine = peers_[peer];
-  // "factors are bounded".
+  // "factors are bounded": a peer's factor is above 0 and at most `weigh_max`.
   const double factor = work.factor();
   if (!(factor > 0 && factor <= work.options().weigh_max)) {
     fail(world, "factors are bounded", fmt::format("peer-{} has factor {}", peer, factor));
   }
-  // Peers that agree on their version count by the version, which may fall.
+  // Peers that agree on their version count the version's samples, which may lower their counts.
   if (work.is_agreed()) {
     mine.counted = work.counted();
     agreed_ = std::max(agreed_, mine.counted);
@@ -255,15 +257,15 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
     check_ledger(world, peer, *work.ledger());
     check_idleness(world, peer, work);
   }
-  // "counts never fall".
+  // "counts never fall": a peer never counts fewer samples than before.
   if (work.counted() < mine.counted) {
     fail(world, "counts never fall",
          fmt::format("peer-{} counts {} samples after {}", peer, work.counted(), mine.counted));
   }
   mine.counted = work.counted();
-  // "no sample from nowhere": no peer counts more samples than all have trained, except for reports
-  // that were under way when it took over a total, and for rounds that peers in step had agreed to
-  // make and did not end.
+  // "no sample from nowhere": no peer counts more samples than all peers have trained. There are
+  // two exceptions: samples in reports that were under way when a peer took over an agreed count,
+  // and rounds that synchronous peers agreed on but did not finish.
   fastest_ = std::max(fastest_, work.pace());
   const double most = static_cast<double>(trained_ + ahead_) + lag_s * fastest_;
   if (world.hostile_count() == 0 && static_cast<double>(work.counted()) > most) {
@@ -273,8 +275,8 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
   }
 }
 
-/// True if a peer has taken chunks that it will not begin for long, and no peer helps it.
-/// `chunk_s`: the time that a chunk takes the peer that could help.
+/// True if some peer has taken chunks that it will not begin for a long time, and no peer is
+/// helping. `chunk_s`: the time that peer `idle`, which could help, takes for a chunk.
 bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const {
   const View& view = world.peer(idle).node->membership().view();
   bool needs = false;
@@ -289,16 +291,17 @@ bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, doubl
                           world.now() >= *known->second.paced + pace_known_after;
     const bool trains = world.peer(number).node->mode().phase() == Phase::training;
     if (!trains || !is_paced || !view.contains(id_of(number))) continue;
-    // Twice the time that the helper has to believe, because it knows the pace only roughly.
+    // Allow twice the time after which the helper acts, because it knows the other's pace only
+    // roughly.
     const double most_s = 2 * (helps_for_s + 2 * chunk_s) + 5;
     needs |= static_cast<double>(work->ledger()->ahead()) / pace > most_s;
   }
   return needs;
 }
 
-/// "nobody idles for long": while chunks are not done, a peer always finds some to train on. "help
-/// comes": if nothing unusual happens, a peer gets help soon with chunks that it will not begin for
-/// long.
+/// "nobody idles for long": until all chunks are done, a peer always finds some to train on. "help
+/// comes": if nothing unusual happens, a peer soon gets help with chunks that it will not begin for
+/// a long time.
 void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work) {
   PeerRecord& mine = peers_[peer];
@@ -312,7 +315,7 @@ void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
     mine.idle = mine.unhelpful = {};
     return;
   }
-  if (mode.course().jobs_under_way() > 0) return;  // The job adds a force, or saves to a slow disk.
+  if (mode.course().jobs_under_way() > 0) return;  // The peer is adding a force or saving.
   mine.idle += passed;
   const double pace = work.chunks_per_second();
   const double chunk_s = pace > 0 ? 1 / pace : 0;
@@ -328,7 +331,7 @@ void FinaleInvariants::check_idleness(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "nothing untrained is whole": chunks that a peer considers done were trained by a peer.
+/// "nothing untrained is whole": if a peer considers a chunk done, some peer has trained it.
 void FinaleInvariants::check_ledger(const Simulator& world, PeerNumber peer, const Ledger& ledger) {
   const std::uint64_t whole = ledger.whole();
   if (world.hostile_count() > 0) return;

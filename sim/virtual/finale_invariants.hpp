@@ -16,7 +16,7 @@
 namespace gv {
 
 /// Watches one run, and does nothing if each peer has its own budget. docs/simulator.md lists the
-/// invariants; each is named where it is checked.
+/// invariants; the code names each where it checks it.
 class FinaleInvariants : public Checker {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
@@ -25,23 +25,24 @@ class FinaleInvariants : public Checker {
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Peers that ended with a common mean.
+  /// Number of peers that have ended with a common mean.
   std::uint64_t ended() const { return ended_; }
 
  private:
   struct PeerRecord {
-    std::uint64_t switches = 0;  ///< The switch by which its mode was made; 0: none.
+    /// Number of the switch to the peer's mode; 0 if it is in its first mode.
+    std::uint64_t switches = 0;
     std::uint64_t counted = 0;
-    /// What it counted when it began its job, if peers agreed on that count.
+    /// The peer's count of samples when it began its job, if peers had agreed on that count.
     std::optional<std::uint64_t> agreed;
-    double progress = 0;  ///< The progress that its last job used.
+    double progress = 0;  ///< The progress that the peer's last job used.
     bool has_mean = false;
-    double norm = 0;            ///< Norm of the model that it contributes to the common mean.
-    bool is_guarded = false;    ///< True if a sound peer has proposed how the mean is summed.
-    Time looked{};              ///< When its leases were last checked.
-    Duration idle{};            ///< How long it has found no chunk to train on.
-    Duration unhelpful{};       ///< The part of that time in which another peer needed help.
-    std::optional<Time> paced;  ///< When it first knew its own pace.
+    double norm = 0;            ///< Norm of the model that the peer contributes to the common mean.
+    bool is_guarded = false;    ///< True if the peer's mean is protected against a hostile peer.
+    Time looked{};              ///< When the peer's idleness was last checked.
+    Duration idle{};            ///< For how long the peer has found no chunk to train on.
+    Duration unhelpful{};       ///< The part of `idle` in which another peer needed help.
+    std::optional<Time> paced;  ///< When the peer first knew its own pace.
   };
   /// Step, samples and lineage of a ModelVersion.
   using Version = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -58,19 +59,19 @@ class FinaleInvariants : public Checker {
   void check_first_end(const Simulator& world, PeerNumber peer);
   void check_mean(const Simulator& world, PeerNumber peer);
 
-  std::vector<bool> steps_trained_;  ///< For each step of leased data, true if any peer has trained
-                                     ///< it.
-  std::uint64_t whole_ = 0;          ///< Chunks that were found to be completely trained.
-  std::uint64_t trained_ = 0;        ///< Samples of all peers, repeated ones included. Not those of
-                                     ///< rounds that a peer had counted for all before.
-  std::uint64_t agreed_ = 0;         ///< The largest count on which peers have agreed.
-  std::uint64_t ahead_ = 0;          ///< By how much such a count was ever larger than `trained_`.
-  double fastest_ = 0;  ///< The highest pace of all peers together that a peer has measured.
+  std::vector<bool> steps_trained_;  ///< True for each step of leased data that a peer has trained.
+  std::uint64_t whole_ = 0;          ///< Chunks below this number are known to be trained.
+  /// Samples trained, counted again when repeated. A round counts once.
+  std::uint64_t trained_ = 0;
+  std::uint64_t agreed_ = 0;  ///< The largest count on which peers have agreed.
+  std::uint64_t ahead_ = 0;   ///< Largest excess of an agreed count over `trained_` so far.
+  /// The highest pace that any peer has measured for the whole swarm, in samples/s.
+  double fastest_ = 0;
   std::uint64_t ended_ = 0;
   std::set<PeerNumber> have_target_;  ///< Peers that have ever reached the target.
   std::optional<Time> began_;         ///< When the first peer began to train.
   bool is_first_checked_ = false;
-  std::optional<Time> used_up_;  ///< When all peers together had trained on the whole budget.
+  std::optional<Time> used_up_;  ///< When all peers together had trained the whole budget.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Reads messages, attacks them and writes them again, without the nodes' knowledge.
+// Reads and replaces the messages of hostile peers, without the knowledge of their nodes.
 #include "sim/virtual/hostile.hpp"
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 namespace gv {
 namespace {
 
-/// Peers enter a generation one after the other.
+/// Number of generations kept. One is too few, because peers enter a generation one after another.
 constexpr std::size_t generations_kept = 3;
 
-/// A message encoded with the identity codec: the values are weight times the model.
+/// A message that is encoded with the identity codec. Its values are the model times its weight.
 struct PlainMessage {
   MixHeader header;
   std::vector<float> values;
@@ -76,7 +76,7 @@ Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const Mi
     refuse("scenario.hostile", "hostile peers know one rule, and others switch to another",
            "leave out the fault of kind \"switch\", or the hostile peers");
   }
-  // The number of hostile peers is the same for every seed.
+  // Whichever peers the seed draws, their number is the same.
   if (hostile_peers(scenario, peers, 0).size() + 2 > peers) {
     refuse("scenario.hostile", "fewer than two peers are honest", "name fewer hostile ones");
   }
@@ -113,7 +113,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
                                                        const std::vector<std::size_t>& hosts) {
   const auto known = std::ranges::find(generations_, key, &Generation::key);
   if (known != generations_.end()) return *known;
-  // Messages that waited in a past generation are useless.
+  // Messages that still wait in the oldest generation are useless.
   if (generations_.size() == generations_kept) generations_.pop_front();
   generations_.push_back({.key = key, .plan = RoundPlan(rule_, ranks.size(), run_seed_, hosts)});
   for (const PeerId peer : ranks) {
@@ -122,7 +122,7 @@ HostileSenders::Generation& HostileSenders::generation(std::uint64_t key,
   return generations_.back();
 }
 
-/// Returns true if all honest peers with a receiver in the round have sent.
+/// Returns true if all honest peers that have a receiver in the round have sent their models.
 bool HostileSenders::is_complete(const Generation& generation, std::uint64_t round) const {
   const auto found = generation.rounds.find(round);
   for (const std::vector<Share>& row : generation.plan.round(round)) {
@@ -190,8 +190,9 @@ void HostileSenders::attack(const Generation& generation, const Round& round,
       honest.push_back({seen->second, weight_of(rank)});
     }
   }
-  if (honest.empty()) return;  // There is no model to attack with.
-  // A victim without receivers has sent no model, so an honest model takes its place.
+  if (honest.empty()) return;  // There is no honest model from which to compute the attack.
+  // A victim without receivers has sent no model. Use the sender's own model in place of the
+  // victim's.
   const auto said = round.honest.find(victim);
   const std::vector<float>& model = said == round.honest.end() ? own : said->second;
   const std::optional<double> strength =

@@ -1,4 +1,4 @@
-// Replaces the messages that hostile peers send in a round of mixing.
+// Replaces the messages that hostile peers send in rounds of mixing.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@
 
 namespace gv {
 
-/// Returns all problems with a scenario's hostile peers in a swarm of `peers` in that mode. Their
-/// messages must be models, and a round must wait for all of its messages. `place` is the file's
-/// name.
+/// Lists all problems with a scenario's hostile peers in a swarm of `peers` peers in mode `mode`.
+/// Hostile peers need a rule whose messages are models, and whose rounds wait for all messages.
+/// `place` is the scenario's file name.
 Problems problems_with_hostile(const Scenario& scenario, ModeKind mode, const MixRule& rule,
                                std::size_t peers, const std::string& place);
 
@@ -32,9 +32,10 @@ struct Departure {
   Transfer transfer;
 };
 
-/// Hostile peers collude and know everything. Their messages of a round wait until all honest peers
-/// have sent their models, and are computed from these, separately for each victim. Otherwise, and
-/// among themselves, they are honest: they train, vote in ballots and send states.
+/// Hostile peers collude and know everything. In each round, their messages wait until all honest
+/// peers have sent their models. The messages are then computed from these models, separately for
+/// each victim. In all other ways, and towards each other, hostile peers are honest: they train,
+/// vote in ballots and send states.
 class HostileSenders {
  public:
   HostileSenders(std::map<std::size_t, HostileRule> rules, const MixRule& rule,
@@ -43,17 +44,18 @@ class HostileSenders {
   bool any() const { return !rules_.empty(); }
 
   /// Takes a message of a round. `ranks` has the peers of the sender's generation by rank, and
-  /// `hosts` their hosts, as in RoundPlan. Returns the messages that leave now: an honest one at
-  /// once, and with the last honest one also all waiting hostile ones.
+  /// `hosts` their hosts, as in RoundPlan. Returns the messages that leave now. An honest message
+  /// leaves at once. Hostile messages leave together with the round's last honest message.
   std::vector<Departure> depart(Departure message, std::span<const PeerId> ranks,
                                 const std::vector<std::size_t>& hosts);
 
  private:
-  /// A round that is not over.
+  /// A round in which not all messages have left yet.
   struct Round {
-    std::map<std::size_t, std::vector<float>> honest;  ///< Models sent, by rank.
-    std::vector<Departure> waiting;                    ///< Messages of hostile peers.
-    std::size_t departed = 0;                          ///< Messages that left, honest and hostile.
+    /// Models that honest peers have sent, by rank.
+    std::map<std::size_t, std::vector<float>> honest;
+    std::vector<Departure> waiting;  ///< Messages of hostile peers.
+    std::size_t departed = 0;        ///< Number of messages that have left.
   };
   struct Generation {
     std::uint64_t key = 0;
@@ -71,7 +73,7 @@ class HostileSenders {
   std::map<std::size_t, HostileRule> rules_;
   MixRule rule_;
   std::uint64_t run_seed_;
-  std::deque<Generation> generations_;  ///< The last few; peers enter one by one.
+  std::deque<Generation> generations_;  ///< The newest generations, in order.
 };
 
 }  // namespace gv

@@ -1,11 +1,11 @@
-// Counts the messages of jobs that mix.
+// Counts the messages in jobs that mix.
 #include "sim/virtual/hostile_tally.hpp"
 
 #include "peer/modes/mixing.hpp"
 
 namespace gv {
 
-/// Ranks refer to the receiver's generation.
+/// The counts for messages to `hearer` from the peer with this rank in the generation of `hearer`.
 Belief& HostileTally::belief(const Simulator& world, PeerNumber hearer, std::size_t rank) {
   const std::vector<PeerId>& ranks = world.peer(hearer).node->as<MixingMode>()->ranks();
   const bool hostile = rank < ranks.size() && hostile_.contains(number_of(ranks[rank]));

@@ -1,4 +1,4 @@
-// Counts how much honest peers accept from each other and from hostile peers.
+// Counts how many models honest peers accept from each other and from hostile peers.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace gv {
 
-/// Models that honest peers received in rounds.
+/// Numbers of models that honest peers received in rounds.
 struct Belief {
   std::uint64_t heard = 0;
   std::uint64_t held_back = 0;  ///< Models that the guard clipped or left out.
 };
 
-/// Sums over all honest peers since the start.
+/// Counts over all honest peers since the start.
 class HostileTally : public Watcher {
  public:
   explicit HostileTally(std::map<std::size_t, HostileRule> hostile)
@@ -25,7 +25,7 @@ class HostileTally : public Watcher {
 
   const Belief& of_hostile() const { return of_hostile_; }
   const Belief& of_honest() const { return of_honest_; }
-  /// Messages that could not be read, or contained NaN or infinity.
+  /// Number of messages that could not be read, or contained NaN or infinity.
   std::uint64_t refused() const { return refused_; }
 
  private:

@@ -21,30 +21,30 @@
 namespace gv {
 namespace {
 
-/// A fault can explain a death that is declared up to this much later. This is the longest
-/// suspicion in drawn swarms, including probes slowed by bad local health.
+/// A fault excuses declarations of death for this time after it. This is the longest suspicion in
+/// drawn swarms, including the delay of probes by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
-/// Periods that one probe takes with the worst local health, which is 8.
+/// Probe periods that one probe takes with the worst local health, which is 8.
 constexpr int slowest_probe_periods = 9;
-/// A hostile proposer is excluded within this time after it has told two peers different things.
+/// A proposer must be excluded within this time after it told two peers different things.
 constexpr Duration exclusion_max = std::chrono::seconds(30);
-/// After this time an exchange has repeated all its questions and has settled.
+/// After this time, an exchange has repeated all its questions and is settled.
 constexpr Duration settled_after = std::chrono::seconds(60);
 /// A download is adopted within this time after its witnesses have answered.
 constexpr Duration adopted_after = std::chrono::seconds(5);
-/// Fewer exchanges than this commit while one job runs.
+/// Most forces that may wait for a job. Fewer exchanges than this commit while one job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
-/// A real lane drops further transfers.
+/// Most transfers that may wait on a lane. A real lane drops further ones.
 constexpr std::size_t transfers_max = 16;
-/// The largest number of pieces of sums that a lane holds.
+/// Most pieces of sums that may wait on a lane.
 constexpr std::size_t pieces_max = 4096;
-/// Bytes of the contribution checksum that is sent with a stage's sum.
+/// Most bytes of the contribution checksum that is sent with a stage's sum.
 constexpr std::size_t riders_max = 4096;
 
-/// Orders states as alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
+/// Ranks states of one incarnation k: alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
 int rank(MemberState state) { return static_cast<int>(state); }
 
-/// Returns the step of a replica after the task, if the replica is at `step` before.
+/// Returns the step of a replica after the task, if it was at `step` before.
 std::uint64_t step_after(const Job::Task& task, std::uint64_t step) {
   return std::visit(Overloaded{
                         [](const task::AdoptModel& adopt) { return adopt.model.step; },
@@ -87,22 +87,22 @@ void Invariants::on_input(const Simulator&, const Input& input) {
   ticked_ = input.kind == Input::Kind::tick;
 }
 
-// Hostile peers are not checked: their nodes are sound, but the messages sent under their ids are
-// not. Checks of two peers need both to be honest, because no peer can prevent another from lying
-// about its own half.
+// Hostile peers are not checked: their nodes are sound, but a saboteur replaces the nodes'
+// messages. Checks of an exchange need two honest peers, because no peer can prevent another from
+// lying about its own half.
 
 void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) {
   if (world.is_hostile(peer)) return;
-  // "bounded": no call asks for more than a few things per peer.
+  // "bounded": no call asks for more than a few messages and transfers for each peer.
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
   if (world.options().node.mode == ModeKind::allreduce || has_switches(world.options().scenario)) {
-    // All pieces of a vector, for several vectors.
+    // Add all pieces of several vectors.
     const std::size_t elements = world.options().node.course.elements;
     most += 8 * (elements / allreduce.segment_elements +
                  world.size() * (elements / allreduce.bucket_elements + 1));
   }
-  // PipelineInvariants knows the generation, on which the amounts of a pipeline depend.
+  // In a pipeline, amounts depend on the generation, so PipelineInvariants checks them.
   const bool is_pipeline = world.options().node.mode == ModeKind::pipeline;
   const std::size_t amount = std::max(effects.messages.size(), effects.transfers.size());
   if ((!is_pipeline && amount > most) || effects.jobs.size() > (is_pipeline ? 2 : 1)) {
@@ -110,7 +110,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
          fmt::format("peer-{} wants {} messages, {} transfers and {} jobs at once", peer,
                      effects.messages.size(), effects.transfers.size(), effects.jobs.size()));
   }
-  // "own offers": only the peer that an exchange is named after can have offered it.
+  // "own offers": only the owner of an exchange can offer it.
   for (const Outgoing& outgoing : effects.messages) {
     const auto* accept = std::get_if<Accept>(&outgoing.message);
     if (accept == nullptr || accept->id.owner == outgoing.to) continue;
@@ -152,7 +152,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   }
 }
 
-/// "one rule": all peers of a generation use one settings revision, and report it.
+/// "one rule": all peers of a generation use one settings revision.
 void Invariants::check_revision(const Simulator& world, PeerNumber peer, const Node& node) {
   const Generation* generation = node.generations()->agreement().generation();
   // A hostile proposer may propose different generations under one name.
@@ -165,8 +165,8 @@ void Invariants::check_revision(const Simulator& world, PeerNumber peer, const N
                    node.as<MixingMode>()->options().revision.number, agreed.number));
 }
 
-/// "equivocation": a hostile proposer that got sound peers into different generations of one name
-/// is excluded by all of them within half a minute.
+/// "equivocation": if a hostile proposer gets sound peers into different generations of one name,
+/// all of them exclude it within half a minute.
 void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
   const Agreement& agreement = world.peer(peer).node->generations()->agreement();
   const Time now = world.now();
@@ -182,7 +182,7 @@ void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
       world.peer(peer).node->is_leaving()) {
     return;
   }
-  // A restarted peer hears of the exclusion from a peer that knows of it.
+  // A restarted peer can learn of the exclusion only from a peer that knows of it.
   const auto can_tell = [&](PeerNumber other, PeerNumber proposer) {
     const VirtualPeer& there = world.peer(other);
     return other != peer && !world.is_hostile(other) && there.state == PeerState::up &&
@@ -208,7 +208,8 @@ bool Invariants::excuses_death(const Simulator& world, PeerNumber observer,
                                PeerNumber target) const {
   const Time now = world.now();
   if (world.peer(target).state != PeerState::up || world.is_hostile(target)) return true;
-  // One peer's certificate may not have reached the other yet, or may have become invalid there.
+  // One peer's certificate may not have reached the other peer yet, or may have become invalid
+  // there.
   if (world.options().scenario.tickets) return true;
   if (!link_faults_.empty() || within(links_disturbed_at_, now, death_excused_for)) return true;
   for (const PeerNumber peer : {observer, target}) {
@@ -233,19 +234,20 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
     return fmt::format("exchange {}/{} at peer-{}", number_of(force.exchange.owner),
                        force.exchange.number, peer);
   };
-  // "applied once". A hostile peer may reuse a name, or end an exchange on its own side only.
+  // "applied once": a peer applies each exchange once. But a hostile peer may reuse an exchange's
+  // name, or end an exchange on its own side only.
   const bool with_honest = !world.is_hostile(number_of(force.partner));
   if (with_honest && !applied_.insert({force.exchange, peer}).second) {
     fail(world, "applied once", name() + " is applied again");
     return;
   }
-  // "finite".
+  // "finite": a force moves the model by a finite distance.
   double squares = 0;
   for (const float value : *force.values) squares += static_cast<double>(value) * value;
   const double moved = std::abs(force.scale) * std::sqrt(squares);
   if (!std::isfinite(moved)) fail(world, "finite", name() + " adds what is not a number");
-  // "clip bound": with a fixed radius no peer can move us further than alpha times the radius.
-  // A switch may have named an algorithm, whose radius is not that of the config.
+  // "clip bound": with a fixed clip radius, no exchange moves a model further than alpha times that
+  // radius. After a switch, the radius may differ from the config's.
   const PairExchange::Options& options = world.options().node.gossip.exchange;
   const bool has_own_mode = world.peer(peer).node->switchable().present().number == 0;
   if (options.clip_radius > 0 && has_own_mode) {
@@ -262,7 +264,7 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
     halves_[force.exchange] = {peer, number_of(force.partner), world.now(), decided, force};
     return;
   }
-  // "mean preserved": one side adds what the other takes away, bit for bit.
+  // "mean preserved": one side adds what the other side subtracts, bit for bit.
   const Half& half = other->second;
   bool opposite = half.partner == peer && number_of(force.partner) == half.peer &&
                   half.force.scale == force.scale &&
@@ -280,10 +282,10 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   halves_.erase(other);
 }
 
-/// "no stranger's model": a single hostile peer cannot give a newcomer a model of its own, if the
-/// newcomer knows a sound peer with a model. The bound is that of ModelReview with some tolerance,
-/// because sketches are up to a third off, and models change in the meantime. If a witness has just
-/// been killed or restarted, its models and exchanges are not known any more.
+/// "no stranger's model": if a newcomer knows a sound peer with a model, a single hostile peer
+/// cannot give it an invented model. The bound is ModelReview's with some tolerance, because
+/// sketches are up to a third off, and models change in the meantime. Checks nothing if a peer was
+/// just killed or restarted, because a witness's model and exchanges are then unknown.
 void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
                                const DownloadedModel& model) {
   const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
@@ -300,7 +302,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
     if (other.node->as<GossipMode>() == nullptr) continue;
     const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
-    // Several newcomers may begin at the same moment, and none of them is a witness before that.
+    // Several newcomers may begin to train at one moment. None of them is a witness before that.
     const bool is_known = members.find(id)->progress.phase != Phase::joining;
     if (!is_known || !exchange.snapshot() || exchange.snapshot()->step == 0) continue;
     others.emplace_back(exchange.snapshot()->values);
@@ -361,8 +363,8 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
     fail(world, "mean preserved",
          fmt::format("peer-{}'s conservation checksum is not what its forces make", peer));
   }
-  // "no work lost": every step asked for was taken, or the budget ended. A replica that refuses the
-  // state of a job does nothing of the job after that.
+  // "no work lost": the replica made all steps of the job. If it refuses a state, which only a
+  // hostile peer can cause, it skips the rest of the job.
   const bool refuses = first_of<result::StateRefused>(done.results) != nullptr;
   const bool counted = work.step() == done.step &&
                        (refuses ? world.hostile_count() > 0 : done.step == mine.step_wanted);
@@ -370,7 +372,7 @@ void Invariants::on_job_done(const Simulator& world, PeerNumber peer, const JobD
     fail(world, "no work lost",
          fmt::format("peer-{} is at step {} instead of {}", peer, work.step(), mine.step_wanted));
   }
-  // "no work lost", too: every committed force was applied, was given up with its model, or still
+  // "no work lost" again: every committed force was applied, was dropped with its model, or still
   // waits for a job.
   if (const GossipMode* gossip = world.peer(peer).node->as<GossipMode>()) {
     const std::uint64_t committed = gossip->exchange().counts().committed;
@@ -424,7 +426,8 @@ void Invariants::on_save(const Simulator&, PeerNumber peer, std::uint64_t step, 
 
 void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image* image) {
   PeerRecord& mine = record(peer);
-  // "checkpoint": a loaded checkpoint is the last complete one, or the one being written.
+  // "checkpoint": a loaded checkpoint is the last complete one, or the one that the crash
+  // interrupted.
   const bool nothing = !image && !mine.committed_step;
   const bool newest = image && mine.committed_step && image->step == *mine.committed_step;
   const bool torn_off = image && mine.writing_step && image->step == *mine.writing_step;
@@ -438,7 +441,7 @@ void Invariants::on_restore(const Simulator& world, PeerNumber peer, const Image
 }
 
 void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
-  // "bounded": a peer's memory grows with the swarm, not with time.
+  // "bounded": a peer's memory may grow with the swarm, but not with time.
   const Node& node = *world.peer(peer).node;
   const std::size_t n = world.size();
   const auto at_most = [&](std::size_t held, std::size_t most, const char* where) {
@@ -455,7 +458,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
     at_most(mixing->held(), 4 * n * RoundInbox::messages_max, "the messages of its rounds");
   }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
-    // Blocks of later sums: at most what all peers could send, times two because links may
+    // Blocks of later sums: at most those that all peers could send, doubled because links may
     // duplicate.
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages) {
@@ -463,12 +466,12 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
       for (const GroupSum& sum : stage.forward_sums) bytes += 4 * sum.most();
       for (const GroupSum& sum : stage.backward_sums) bytes += 4 * sum.most();
     }
-    // A hostile peer may repeat blocks until the pipeline keeps no more of them.
+    // A hostile peer may repeat blocks up to the pipeline's limit.
     const std::size_t most = world.hostile_count() > 0 ? 2 * pipeline_held_max : 2 * n * bytes;
     at_most(pipeline->held_bytes(), most, "bytes of sums to come");
   }
   if (transferred_) {
-    // If the newest message of a round is enough, no older message waits for long.
+    // If only the newest message of a neighbour is needed, older ones do not pile up.
     const MixingMode* rounds = node.as<MixingMode>();
     const bool few = node.as<GossipMode>() != nullptr ||
                      (rounds != nullptr && traits_of(rounds->options().rule).newest_suffices);
@@ -491,8 +494,8 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
     std::erase_if(mine.entered,
                   [&](const auto& entry) { return !view.contains(id_of(entry.first)); });
   }
-  // A peer that is gone is declared dead in time, unless a fault hid it. A hostile peer may revive
-  // a dead one by a statement that it has held back, and then the dead peer is declared dead again.
+  // A missing peer is declared dead in time, unless a fault hid it. A hostile peer may revive it
+  // with an old statement that it has held back. It is then declared dead again.
   for (const auto& [gone, gone_since] : gone_) {
     const Time now = world.now();
     const auto entered = mine.entered.find(gone);
@@ -511,7 +514,7 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
 }
 
 void Invariants::check_members(const Simulator& world, PeerNumber peer) {
-  // Both lists are in the order of peers, so one pass over the two is enough.
+  // Both lists are in the order of peers, so one pass over both is enough.
   std::map<PeerNumber, ModelVersion>& versions = record(peer).versions;
   auto known = versions.begin();
   const PeerId last = id_of(static_cast<PeerNumber>(world.size() - 1));
@@ -519,7 +522,7 @@ void Invariants::check_members(const Simulator& world, PeerNumber peer) {
     if (member.id < id_of(0) || member.id > last) return;
     const PeerNumber other = number_of(member.id);
     while (known != versions.end() && known->first < other) known = versions.erase(known);
-    // "never backwards".
+    // "never backwards": a view never replaces a member's state by an older one.
     const ModelVersion now{member.incarnation, rank(member.state)};
     if (known == versions.end() || known->first != other) {
       versions.emplace_hint(known, other, now);
@@ -541,11 +544,12 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
   if (!link_faults_.empty()) links_disturbed_at_ = world.now();
   const VirtualPeer& acted = world.peer(peer);
   if (!acted.node || world.is_hostile(peer)) return;
-  // "no exit": no message from another peer makes a peer give up.
+  // "no exit": no peer gives up because of a message from another peer.
   if (acted.node->mode().course().has_failed()) {
     fail(world, "no exit", fmt::format("peer-{} cannot go on", peer));
   }
-  // "timers advance": otherwise a host would loop without pause.
+  // "timers advance": after a tick, the deadline is later. Otherwise a host would loop without
+  // pause.
   if (ticked_ && acted.node->deadline() <= world.local(peer)) {
     const Time now = world.local(peer);
     fail(world, "timers advance",
@@ -564,7 +568,7 @@ void Invariants::after(const Simulator& world, PeerNumber peer) {
 }
 
 void Invariants::check_settled(const Simulator& world) {
-  // "half exchanges known": only one side applied it, so the other must have had a reason.
+  // "half exchanges known": if only one side applied an exchange, the other must have had a reason.
   for (const auto& [id, half] : halves_) {
     if (world.now() - half.at < settled_after) continue;
     const PeerRecord& partner = record(half.partner);
@@ -572,9 +576,10 @@ void Invariants::check_settled(const Simulator& world) {
     // the time of the decision on.
     const Time earliest = half.decided - settled_after;
     const auto since = [earliest](const std::optional<Time>& at) { return at && *at >= earliest; };
-    // The other side's force waits for its present job, which may save to a slow disk.
+    // The other side's force may still wait for its current job, which may save to a slow disk.
     const bool waits = !partner.done_at || *partner.done_at < half.at;
-    // A replaced model drops the forces committed before, and none committed later.
+    // A peer that replaces its model drops the forces that it committed earlier, but none committed
+    // later.
     const bool gave_up = partner.adopted_at && *partner.adopted_at >= half.decided;
     if (waits || gave_up || since(partner.disturbed_at) || since(partner.undecided_at) ||
         since(record(half.peer).disturbed_at)) {

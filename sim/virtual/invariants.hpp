@@ -1,4 +1,4 @@
-// Invariants of every run, checked from outside with knowledge of the whole swarm.
+// Invariants of runs in any mode, checked from outside with knowledge of the whole swarm.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Violation {
   std::string invariant;  ///< Short and stable: "mean preserved", "applied once", ...
   std::string what;       ///< What happened to which peer, as a sentence.
   Time at{};
-  /// A liveness violation: nothing wrong happened, but progress is missing.
+  /// True for a liveness violation: nothing wrong happened, but progress is missing.
   bool liveness = false;
 };
 
@@ -28,7 +28,7 @@ class Checker : public Watcher {
   const std::optional<Violation>& violation() const { return violation_; }
 
  protected:
-  /// Only the first failure is kept.
+  /// Records a violation, unless there was one before.
   void fail(const Simulator& world, std::string invariant, std::string what) {
     if (!violation_) violation_ = {std::move(invariant), std::move(what), world.now(), false};
   }
@@ -37,13 +37,13 @@ class Checker : public Watcher {
   std::optional<Violation> violation_;
 };
 
-/// How much longer it may take to find all silent peers than to find a single one. A lone survivor
-/// probes them one by one, and as slowly as its local health allows, because so much silence looks
-/// like a fault of its own.
+/// How much longer it may take to find all silent peers than to find one. A lone survivor probes
+/// them one by one and slowly, because such silence looks like a fault of its own and worsens its
+/// local health.
 Duration time_for_other_silent_peers(const Simulator& world);
 
-/// Watches one run. docs/simulator.md lists the invariants; each is named where it is checked.
-/// After every event it checks every member that the acting peer knows.
+/// Watches one run. After every event, checks all members that the acting peer knows.
+/// docs/simulator.md lists the invariants; the code names each where it checks it.
 class Invariants : public Checker {
  public:
   void on_input(const Simulator& world, const Input& input) override;
@@ -59,16 +59,16 @@ class Invariants : public Checker {
   /// Call at the end, after exchanges have had time to settle.
   void check_settled(const Simulator& world);
 
-  /// Exchanges whose two sides were seen to cancel exactly.
+  /// Number of exchanges in which the changes of the two sides cancelled exactly.
   std::uint64_t exchanges_matched() const { return matched_; }
-  /// Exchanges applied on one side only, all of them excused by a fault.
+  /// Number of exchanges that only one side applied. A fault excuses each of them.
   std::uint64_t halves() const { return halves_excused_; }
 
  private:
   struct Half {
     PeerNumber peer = 0;
     PeerNumber partner = 0;
-    Time at{};       ///< When it was applied, maybe minutes after the decision.
+    Time at{};       ///< When this side applied the exchange, maybe minutes after the decision.
     Time decided{};  ///< When the initiator decided, before either side applied anything.
     Force force;
   };
@@ -78,18 +78,19 @@ class Invariants : public Checker {
   };
   struct PeerRecord {
     std::map<PeerNumber, ModelVersion> versions;
-    std::optional<Time> adopted_at;  ///< When it replaced its model with a fetched one.
-    /// Last time it was killed, stopped or slowed, or its clock changed.
+    std::optional<Time> adopted_at;  ///< When the peer replaced its model with a downloaded one.
+    /// The last time that the peer was killed, stopped or slowed, or that its clock changed.
     std::optional<Time> disturbed_at;
-    std::uint64_t view_hash = 0;         ///< Hash of the view checked last.
-    std::map<PeerNumber, Time> entered;  ///< When each peer came into its view.
+    std::uint64_t view_hash = 0;         ///< Hash of the peer's view at the last check.
+    std::map<PeerNumber, Time> entered;  ///< When each member entered the peer's view.
     std::optional<Time> undecided_at;
-    std::optional<Time> done_at;                  ///< End of its newest job.
-    std::optional<std::uint64_t> committed_step;  ///< Newest checkpoint on the disk.
+    std::optional<Time> done_at;                  ///< End of the peer's newest job.
+    std::optional<std::uint64_t> committed_step;  ///< Step of the newest checkpoint on the disk.
     std::optional<std::uint64_t> writing_step;  ///< Step of a checkpoint that a crash interrupted.
     ConservationChecksum checksum_wanted{};
     std::uint64_t step_wanted = 0;
-    std::uint64_t forces = 0;  ///< Forces applied in its present incarnation.
+    /// Number of forces that the peer has applied in its current incarnation.
+    std::uint64_t forces = 0;
   };
 
   PeerRecord& record(PeerNumber peer);
@@ -102,16 +103,15 @@ class Invariants : public Checker {
   void check_revision(const Simulator& world, PeerNumber peer, const Node& node);
   void check_decisions(const Simulator& world, PeerNumber peer);
 
-  bool ticked_ = false;       ///< True if the present input is a tick.
-  bool transferred_ = false;  ///< True if the present input led to a transfer.
+  bool ticked_ = false;       ///< True if the current input is a tick.
+  bool transferred_ = false;  ///< True if the current input led to a transfer.
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, SettingsRevision> revisions_;  ///< Keyed by the key of the generation.
-  /// What the first peer of each generation knows of it, by the key of the generation.
+  /// Each generation as its first peer knows it, by the generation's key.
   std::map<std::uint64_t, Generation> generations_;
-  std::map<PeerNumber, Time> equivocated_;  ///< When two peers first had different generations of
-                                            ///< one proposer.
+  std::map<PeerNumber, Time> equivocated_;  ///< When each proposer was first seen to equivocate.
   std::map<PeerNumber, Time> gone_;         ///< When each missing peer went down or ended.
-  std::map<TransferId, Time> decided_;      ///< When an exchange was first committed.
+  std::map<TransferId, Time> decided_;      ///< When each exchange was first committed.
   std::map<TransferId, Half> halves_;
   std::set<std::pair<TransferId, PeerNumber>> applied_;
   std::set<std::size_t> link_faults_;       ///< Link faults in effect.

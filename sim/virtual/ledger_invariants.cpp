@@ -14,18 +14,19 @@
 namespace gv {
 namespace {
 
-/// The most bytes of a report about chunks.
+/// The largest number of bytes of a report about chunks.
 constexpr std::size_t entry_bytes_max = 64 + 40 * 8;
-/// A peer learns within this time, and a further time for each member, what all members of its view
-/// know.
+/// Within this time, a peer learns what all members of its view know. `learns_of_each_within` is
+/// added for each member.
 constexpr Duration learns_within = std::chrono::seconds(30);
 constexpr Duration learns_of_each_within = std::chrono::seconds(2);
-/// In a quiet world a peer trains at most this many chunks again, and what it trains in a second:
-/// at the start, before all know each other, and by help at the end.
+/// In a quiet world, a peer may repeat this number of chunks, plus those that it trains in a
+/// second: at the start, before all peers know each other, and by helping at the end.
 constexpr double again_max = 3;
-/// Shorter chunks are trained before others hear that they are taken.
+/// Chunks that take fewer seconds than this are trained before other peers learn that they are
+/// taken.
 constexpr double chunk_s_min = 0.2;
-/// Paces that differ by more than this are unlike, and peers help each other.
+/// If paces differ by more than this factor, peers help each other.
 constexpr double paces_apart = 1.3;
 
 /// The ledger of a sound peer; null if it has none.
@@ -36,7 +37,7 @@ const Ledger* ledger_of(const Simulator& world, PeerNumber peer) {
   return work != nullptr ? work->ledger() : nullptr;
 }
 
-/// The steps of the job that train on leased data; null if there are none.
+/// The job's steps on leased data; null if there are none.
 const task::TakeSteps* leased_steps_of(const Job& job) {
   const auto* steps = first_of<task::TakeSteps>(job.tasks);
   return steps != nullptr && steps->from ? steps : nullptr;
@@ -50,7 +51,7 @@ std::uint64_t all_steps(const Ledger::Options& all) {
   return (all.chunks - 1) * all.steps + all.last_steps;
 }
 
-/// True if peers only die, leave, come or become slow, and every message arrives.
+/// True if every message arrives, and peers at most die, leave, join or become slow.
 bool is_connected(const Simulator& world) {
   const auto keeps_links = [](const FaultRule& rule) {
     return rule.kind == FaultKind::kill || rule.kind == FaultKind::restart ||
@@ -61,8 +62,8 @@ bool is_connected(const Simulator& world) {
          world.hostile_count() == 0 && has_sound_links(world) && may_all_meet(world);
 }
 
-/// Chunks that one peer may train again in a world without faults whose peers are alike; nullopt
-/// in all other worlds.
+/// Mean number of chunks that a peer may repeat in a world without faults and with similar paces;
+/// nullopt in all other worlds.
 std::optional<double> again_allowed(const Simulator& world, const Ledger& ledger) {
   const Scenario& scenario = world.options().scenario;
   if (!scenario.faults.empty() || world.hostile_count() > 0 || !has_sound_links(world) ||
@@ -81,8 +82,8 @@ std::optional<double> again_allowed(const Simulator& world, const Ledger& ledger
   return again_max + 1 / chunk_s;
 }
 
-/// All other members of the peer's view train and know the chunks below this number to be done;
-/// nullopt if one of them cannot tell it.
+/// The number of chunks, from the first on, that all other members of the peer's view know to be
+/// done. Nullopt if one of these members does not train.
 std::optional<std::uint64_t> known_to_others(const Simulator& world, PeerNumber peer) {
   std::optional<std::uint64_t> least;
   for (const PeerId id : world.peer(peer).node->membership().view().peers()) {
@@ -122,20 +123,20 @@ void LedgerInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Outgoing& out : effects.messages) {
     const auto* ping = std::get_if<Ping>(&out.message);
     const auto* ack = std::get_if<Ack>(&out.message);
-    if (ack != nullptr && ack->about != id_of(peer)) continue;  // It passes on another's answer.
+    if (ack != nullptr && ack->about != id_of(peer)) continue;  // Relayed for another peer.
     if (ping == nullptr && ack == nullptr) continue;
     const Progress& progress = ping != nullptr ? ping->progress : ack->progress;
     if (!progress.work || !progress.work->ledger) continue;
     const LedgerEntry& entry = *progress.work->ledger;
-    // Most messages of one call have the same report.
+    // Most messages of one call contain the same report.
     if (last != nullptr && *last == entry) continue;
     last = &entry;
     check_entry(world, peer, entry);
   }
 }
 
-/// "reports of chunks are true": a report is short, and a peer reports only chunks as done that it
-/// has trained from the first step to the last, in this process or in an earlier one.
+/// "reports of chunks are true": reports are short, and a peer reports a chunk as done only if it
+/// has trained the chunk from the first step to the last, in this process or an earlier one.
 void LedgerInvariants::check_entry(const Simulator& world, PeerNumber peer,
                                    const LedgerEntry& entry) {
   const std::size_t bytes = canonical_bytes("", entry).size();
@@ -158,7 +159,7 @@ void LedgerInvariants::check_entry(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "no work beyond the budget": steps of leased data belong to a chunk that there is.
+/// "no work beyond the budget": steps on leased data belong to a chunk that exists.
 void LedgerInvariants::check_job(const Simulator& world, PeerNumber peer, const Job& job) {
   const task::TakeSteps* steps = leased_steps_of(job);
   if (steps == nullptr) return;
@@ -172,8 +173,8 @@ void LedgerInvariants::check_job(const Simulator& world, PeerNumber peer, const 
   if (first % all.steps == 0 && is_connected(world)) check_news(world, peer, first / all.steps);
 }
 
-/// "known work is not repeated": a peer begins no chunk that all members of its view have known for
-/// long to be done.
+/// "known work is not repeated": a peer does not begin a chunk if all members of its view have
+/// known for a long time that the chunk is done.
 void LedgerInvariants::check_news(const Simulator& world, PeerNumber peer, std::uint64_t chunk) {
   Life& mine = lives_[peer];
   const auto known = known_to_others(world, peer);
@@ -218,7 +219,7 @@ void LedgerInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   note_chunk(world, peer, *ledger, mine.chunk);
 }
 
-/// "once in quiet": if there are no faults and paces are alike, few chunks are trained again.
+/// "once in quiet": without faults and with similar paces, few chunks are trained again.
 void LedgerInvariants::note_chunk(const Simulator& world, PeerNumber peer, const Ledger& ledger,
                                   std::uint64_t chunk) {
   trained_by_[peer].add(chunk, chunk + 1);
@@ -240,8 +241,8 @@ void LedgerInvariants::on_state(const Simulator&, PeerNumber peer, PeerState sta
 }
 
 /// "figures add up": a peer counts no more chunks as trained than it has trained, and no more as
-/// repeated or lost than it counts as trained. Without hostile peers, no peer counts more
-/// chunks as done than all have trained.
+/// repeated or lost than as trained. Without hostile peers, no peer counts more chunks as done than
+/// all peers have trained.
 void LedgerInvariants::after(const Simulator& world, PeerNumber peer) {
   const Ledger* ledger = ledger_of(world, peer);
   if (ledger == nullptr) return;

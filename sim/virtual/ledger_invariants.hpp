@@ -1,4 +1,4 @@
-// Invariants of leased data, checked from outside: true reports, true figures, no needless work.
+// Invariants of leased data, checked from outside: true reports, true counts, no needless work.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace gv {
 
-/// True if links neither lose, damage nor reorder anything, and are so quick that no peer is taken
-/// for dead because of them.
+/// True if links neither lose, damage nor reorder anything, and are fast enough that no peer is
+/// taken for dead because of them.
 bool has_sound_links(const Simulator& world);
-/// True if every peer may meet every other one. Otherwise no peer need know of all work.
+/// True if all peers may meet each other. Otherwise no peer needs to know of all work.
 bool may_all_meet(const Simulator& world);
 
 /// Watches one run, and does nothing if no peer takes chunks. docs/simulator.md lists the
-/// invariants; each is named where it is checked.
+/// invariants; the code names each where it checks it.
 class LedgerInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -29,13 +29,13 @@ class LedgerInvariants : public Checker {
   void after(const Simulator& world, PeerNumber peer) override;
 
  private:
-  /// One process of a peer.
+  /// What is known of one process of a peer.
   struct Life {
-    std::uint64_t chunk = 0;    ///< The chunk of its newest job.
-    std::uint64_t made = 0;     ///< Steps of that chunk, from its first one on.
-    std::uint64_t trained = 0;  ///< Chunks that it has trained from the first step to the last.
-    /// All members of its view knew the chunks below `known` to be done at `known_at`, and those
-    /// below `long_known` much earlier.
+    std::uint64_t chunk = 0;    ///< The chunk of the process's newest job.
+    std::uint64_t made = 0;     ///< Number of steps of `chunk` made so far, from its first step on.
+    std::uint64_t trained = 0;  ///< Number of chunks that the process has trained completely.
+    /// At `known_at`, all members of the peer's view knew that the chunks below `known` were done.
+    /// They had known the same of the chunks below `long_known` for a long time.
     std::uint64_t known = 0;
     std::optional<Time> known_at;
     std::uint64_t long_known = 0;
@@ -48,10 +48,11 @@ class LedgerInvariants : public Checker {
                   std::uint64_t chunk);
 
   std::map<PeerNumber, Life> lives_;
-  std::map<PeerNumber, ChunkSet> trained_by_;  ///< Chunks that each peer has trained in all lives.
-  std::map<PeerNumber, ChunkSet> told_by_;     ///< Chunks that each peer has reported as done.
-  ChunkSet trained_;                           ///< Chunks that a peer has trained.
-  std::uint64_t again_ = 0;                    ///< Trainings of chunks that were trained already.
+  /// Chunks that each peer has trained, over all its incarnations.
+  std::map<PeerNumber, ChunkSet> trained_by_;
+  std::map<PeerNumber, ChunkSet> told_by_;  ///< Chunks that each peer has reported as done.
+  ChunkSet trained_;                        ///< Chunks that at least one peer has trained.
+  std::uint64_t again_ = 0;                 ///< How often a chunk was trained again.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Notes the steps of every job that trains on leased data.
+// Counts the steps of every job that trains on leased data.
 #include "sim/virtual/ledger_tally.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How often each step of a virtual run's leased data was trained.
+// How often peers trained on each step of a virtual run's leased data.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace gv {
 
-/// Counts the steps of all peers, including those whose models are lost. Stays empty if no peer
+/// Counts the steps of all peers, including steps whose models were lost. Stays empty if no peer
 /// takes chunks.
 class LedgerTally : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// Samples of all passes over the data; 0 if no peer takes chunks.
+  /// Number of samples in all passes over the data; 0 if no peer takes chunks.
   std::uint64_t samples() const { return steps_ * batch_; }
-  /// Samples that were trained at least once.
+  /// Number of samples that were trained at least once.
   std::uint64_t trained() const;
-  /// Trainings beyond the first of each sample.
+  /// Number of times that a sample was trained again, summed over all samples.
   std::uint64_t again() const;
-  /// These three figures on one line, with the samples that were never trained.
+  /// These three figures and the number of samples never trained, on one line.
   std::string text() const;
 
  private:
-  std::uint64_t steps_ = 0;  ///< Steps of all passes.
+  std::uint64_t steps_ = 0;  ///< Number of steps in all passes.
   std::uint64_t batch_ = 0;
-  std::vector<std::uint32_t> times_;  ///< How often each step was trained.
+  std::vector<std::uint32_t> times_;  ///< How often each step was made.
 };
 
 }  // namespace gv

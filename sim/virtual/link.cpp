@@ -1,4 +1,4 @@
-// Queueing, delay and faults of a link.
+// Models a link's queue, delay and faults.
 #include "sim/virtual/link.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ Passage Link::pass(Time now, std::size_t bytes, Rng& rng) {
   free_at_ = begins + carrying;
   passage.sent = free_at_;
   if (state.cut) return passage;
-  // Draw only for faults that the link has, so that worlds without faults never depend on draws.
+  // Draw only for faults that the link has, so that worlds without faults do not depend on these
+  // draws.
   if (quality.loss > 0 && rng.chance(quality.loss)) return passage;
   if (quality.corrupt > 0 && rng.chance(quality.corrupt)) {
     passage.damaged = true;

@@ -13,17 +13,19 @@ namespace gv {
 
 /// The fate of one message or block.
 struct Passage {
-  int copies = 0;                ///< 0 if lost, 2 if duplicated.
-  bool damaged = false;          ///< Lost by damage, which the receiver notices.
+  int copies = 0;  ///< Number of undamaged copies that arrive: 0 if lost, 2 if duplicated.
+  /// True if the message or block arrives damaged, so that the receiver drops it.
+  bool damaged = false;
   std::array<Time, 2> arrivals;  ///< Arrival of each copy.
   Time sent{};                   ///< When the link is free again.
 };
 
-/// A queue in front of a wire: a piece waits until the wire has carried earlier ones. Order is kept
-/// unless a piece is reordered, which delays it by up to four latencies and 10 ms.
+/// A wire with a queue: a message or block waits until the wire has carried all earlier ones. Order
+/// is kept, except that a reordered message or block is delayed by up to four latencies and 10 ms.
 class Link {
  public:
-  /// Pieces sent during a cut are lost; those sent during a clog arrive after it.
+  /// The current faults. Messages and blocks are lost during a cut, and arrive after the end of a
+  /// clog.
   LinkState state;
 
   Passage pass(Time now, std::size_t bytes, Rng& rng);

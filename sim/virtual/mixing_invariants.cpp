@@ -8,8 +8,8 @@
 namespace gv {
 namespace {
 
-/// Number of the newest generations that are remembered. The sides of a partition have separate
-/// generations, and one side may begin several while the other stays in one.
+/// Number of newest generations that are kept. The sides of a partition have separate generations,
+/// and one side may begin many while the other stays in one.
 constexpr std::size_t keys_kept = 256;
 
 }  // namespace
@@ -29,7 +29,7 @@ void MixingInvariants::on_effects(const Simulator& world, PeerNumber peer,
   const auto& node = world.peer(peer).node;
   const MixingMode* rounds = node ? node->as<MixingMode>() : nullptr;
   if (rounds == nullptr || world.is_hostile(peer)) return;
-  // Uses the transfer's own fields, because the generation may have ended at the same moment.
+  // Use the transfer's own fields, because the generation may have ended at the same moment.
   for (const Transfer& transfer : effects.transfers) {
     if (transfer.id.kind != TransferKind::mixing) continue;
     record(transfer.id.session).sent[{peer, number_of(transfer.to), transfer.id.number}] =
@@ -48,7 +48,8 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
   const std::vector<PeerId>& ranks = rounds.ranks();
   GenerationRecord& generation = record(rounds.generations()->agreement().generation()->key());
   for (const MixMessage& message : mix.arrived) {
-    // "messages as they were sent": sent in this generation, and mixed once.
+    // "messages as they were sent": a peer mixes each message once, and only in the generation in
+    // which it was sent.
     const PeerNumber from = number_of(ranks.at(message.from));
     if (world.is_hostile(from)) continue;
     const auto sent = generation.sent.find({from, peer, message.round});
@@ -62,7 +63,7 @@ void MixingInvariants::check_mixing(const Simulator& world, PeerNumber peer,
     generation.sent.erase(sent);
     ++mixed_;
   }
-  // "whole rounds": a rule that waits must wait for all in-neighbours.
+  // "whole rounds": a rule without staleness must wait for all in-neighbours.
   const MixRule& rule = rounds.options().rule;
   if (rule.staleness > 0) return;
   if (!generation.plan)

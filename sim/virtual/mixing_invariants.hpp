@@ -1,5 +1,6 @@
-// Invariants of mode `mixing`, checked from outside: a peer mixes exactly the messages that its
-// neighbours sent it in this generation, each once, and all that its round waits for.
+// Invariants of mode `mixing`, checked from outside. A peer mixes messages exactly as its
+// neighbours sent them in this generation, and each message at most once. It mixes all messages
+// that its round must wait for.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +17,20 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
-/// is named where it is checked.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
+/// code names each where it checks it.
 class MixingInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
 
-  /// Messages that were mixed.
+  /// Number of messages that were mixed.
   std::uint64_t mixed() const { return mixed_; }
 
  private:
   /// Sender, receiver and round.
   using Name = std::tuple<PeerNumber, PeerNumber, std::uint64_t>;
   struct GenerationRecord {
-    std::map<Name, Payload> sent;  ///< Messages sent and not mixed yet.
+    std::map<Name, Payload> sent;  ///< Messages that have been sent and not mixed yet.
     std::optional<RoundPlan> plan;
   };
 
@@ -37,8 +38,8 @@ class MixingInvariants : public Checker {
   void check_mixing(const Simulator& world, PeerNumber peer, const MixingMode& rounds,
                     const task::MixRound& mix);
 
-  std::map<std::uint64_t, GenerationRecord> generations_;  ///< The newest few, by key.
-  std::deque<std::uint64_t> keys_;                         ///< Their keys, in order of appearance.
+  std::map<std::uint64_t, GenerationRecord> generations_;  ///< The newest generations, by key.
+  std::deque<std::uint64_t> keys_;  ///< Keys of `generations_`, oldest first.
   std::uint64_t mixed_ = 0;
 };
 

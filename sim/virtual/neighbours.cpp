@@ -1,4 +1,4 @@
-// Draws a ring with shortcuts.
+// Draws the allowed neighbours as a ring with shortcuts.
 #include "sim/virtual/neighbours.hpp"
 
 #include <set>

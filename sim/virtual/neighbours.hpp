@@ -9,9 +9,10 @@
 
 namespace gv {
 
-/// For each of `peers` peers, the peers that it may talk to, including itself. These are all peers,
-/// or if `wanted` > 0 its two neighbours in a ring, which connects all peers, and random ones up to
-/// about `wanted`.
+/// For each of `peers` peers, the peers that it may talk to, ascending. If `wanted` is 0 or at
+/// least `peers`, these are all peers, including the peer itself. Otherwise they are the peer's two
+/// neighbours in a ring, which connects all peers, and random peers up to about `wanted`, without
+/// the peer itself.
 std::vector<std::vector<PeerId>> draw_neighbours(std::size_t peers, std::size_t wanted, Rng draws);
 
 }  // namespace gv

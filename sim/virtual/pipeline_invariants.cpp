@@ -14,12 +14,12 @@
 namespace gv {
 namespace {
 
-/// True if all replicas of a stage have the same bits, because they apply one sum.
+/// True if all replicas of a stage have the same bits, because they apply the same sum.
 bool are_bits_equal(const PipelineOptions& pipeline) {
   return pipeline.consensus == StageConsensus::allreduce && is_synchronous(pipeline.kind);
 }
 
-/// True if every gradient is 1 for each micro-batch in it.
+/// True if the stages only take time. Every gradient is then 1 for each micro-batch in it.
 bool is_idle(const Simulator& world) { return world.options().scenario.work == WorkKind::time; }
 
 const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
@@ -27,8 +27,8 @@ const PipelineMode* mode_of(const Simulator& world, PeerNumber peer) {
   return node ? node->as<PipelineMode>() : nullptr;
 }
 
-/// True if no hostile peer takes part in the generation. A hostile one can lie to each peer about
-/// its stages, results and copies, so nothing that depends on these is checked.
+/// True if no hostile peer takes part in the generation. A hostile peer can lie to each peer about
+/// its stages, results and copies, so checks that depend on these are skipped.
 bool is_honest(const Simulator& world, const Generation& generation) {
   return !world.is_hostile(number_of(generation.id.proposer)) &&
          std::ranges::none_of(generation.order,
@@ -53,7 +53,7 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
     }
   }
   for (const Fact& fact : effects.facts) {
-    // "micro-batches once", as checked by the peers themselves.
+    // "micro-batches once": no peer refuses a sum after its own check.
     const auto* refused = std::get_if<SumRefused>(&fact);
     if (refused != nullptr && world.hostile_count() == 0) {
       fail(world, "micro-batches once",
@@ -71,11 +71,11 @@ void PipelineInvariants::on_effects(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "bounded": no call asks for more than a few things per peer, and for more than one transfer and
-/// one message for each slice and carrier of the generation. Slices travel one by one. A peer asks
-/// once for each that it is to carry and has not got, sends one of its own to the peer that keeps
-/// its copy, and one to each other carrier that has not got it. In sums it sends each segment of
-/// its parameters at most once to each other peer.
+/// "bounded": no call asks for more than a few messages and transfers for each peer, plus one of
+/// each for each slice and carrier of the generation. Slices travel one by one. A peer requests
+/// each slice that it must carry and does not have. It sends each of its own slices to the keeper
+/// of that slice's copy, and to each other carrier that lacks the slice. In sums, it sends each
+/// segment of its parameters at most once to each other peer.
 void PipelineInvariants::check_amounts(const Simulator& world, PeerNumber peer,
                                        const NodeEffects& effects) {
   const std::size_t amount = std::max(effects.messages.size(), effects.transfers.size());
@@ -97,7 +97,7 @@ void PipelineInvariants::check_amounts(const Simulator& world, PeerNumber peer,
                    peer, effects.messages.size(), effects.transfers.size(), record(peer).slices));
 }
 
-/// Notes how many slices the peer's newest generation gives to its peers, together.
+/// Records how many slices the peer's newest generation assigns, summed over its carriers.
 void PipelineInvariants::note_slices(const Simulator& world, PeerNumber peer) {
   const Agreement& agreement = mode_of(world, peer)->generations()->agreement();
   const Generation* newest = agreement.generation();
@@ -124,7 +124,8 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
       what.action == PipelineAction::backward || what.action == PipelineAction::backward_weight;
   const std::uint64_t generation = record(peer).job_generation;
   if (!counts || !pass->sum || generation == 0) return;
-  // "micro-batches once", by any peer, or by each member of a group.
+  // "micro-batches once": one peer, or each member of one group, takes each micro-batch back
+  // through a stage once.
   const auto in = generations_.find(generation);
   if (in != generations_.end() && !is_honest(world, in->second)) return;
   int& times = went_back_[{generation, job.version.step}][{what.stage, pass->counted_at}];
@@ -134,9 +135,9 @@ void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const J
                    what.micro_batch, job.version.step, what.stage));
 }
 
-/// "whole tests": each micro-batch of a test goes through each stage once, or once through each
-/// member of a group, and a judge measures the model when its part of the test samples has come
-/// through all stages.
+/// "whole tests": each micro-batch of a test goes through each stage once, or through each member
+/// of a group once. A judge measures the model when its part of the test samples has gone through
+/// all stages.
 void PipelineInvariants::check_test(const Simulator& world, PeerNumber peer, const Job& job,
                                     const task::StagePass& pass) {
   const PipelineInstruction& what = pass.what;
@@ -171,7 +172,7 @@ void PipelineInvariants::check_test(const Simulator& world, PeerNumber peer, con
   }
 }
 
-/// "micro-batches once": checks the sum that an update uses.
+/// "micro-batches once": checks the counts and values of the sum that an update uses.
 void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
                                     const task::EndRun& run) {
   const PipelineOptions& pipeline = world.options().node.pipeline;
@@ -186,18 +187,20 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
     for (std::size_t b = 0; b < pipeline.micro_batches; ++b) {
       const auto of_members = counts.subspan(b * members, members);
       counted += of_members.front() == 1;
-      // The passes of a group come one after the other, and may be fewer than possible.
+      // The sum has a place for each possible member. The counts of the group's members come first.
       once = once && std::ranges::is_sorted(of_members, std::greater{}) &&
              std::ranges::all_of(of_members, [](float one) { return one == 0 || one == 1; });
     }
     const bool all =
         pipeline.consensus != StageConsensus::allreduce || counted == pipeline.micro_batches;
     once = once && all && counted == end.micro_batches;
-    // A hostile peer chooses its gradients freely, but each must still count once.
+    // A hostile peer chooses its gradients freely, so check their values only without hostile
+    // peers.
     if (is_idle(world) && world.hostile_count() == 0) {
       const auto is_sum = [&](float value) { return value == static_cast<float>(counted); };
       once = once && std::ranges::all_of(gradient, is_sum);
-      // The gradients of slices are followed by a count of each micro-batch for each slice.
+      // After the gradients of the slices come counts: for each slice, a count for each
+      // micro-batch.
       if (end.slices) {
         const std::size_t slice = pipeline.stages[end.stage].slices.front().parameters;
         const std::size_t held = end.slices->size() / (slice + pipeline.micro_batches);
@@ -212,13 +215,13 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
   }
 }
 
-/// "no stage from a guess": some peer had the loaded state at that version.
+/// "no stage from a guess": a peer loads only a state that some peer had at this version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const ModelVersion& version, const StageCopy& load) {
-  // A hostile peer can hand over any state, and honest ones may pass it on.
+  // A hostile peer can hand over any state, and honest peers may pass that on.
   if (world.hostile_count() > 0) return;
   const std::size_t size = world.options().node.pipeline.part_sizes()[load.part].parameters;
-  // A slice of images has no parameters at which a guess would show.
+  // A slice without parameters, such as rows of images, cannot reveal a guess.
   if (size == 0) return;
   bool known = version.step == 0;
   if (load.values) {
@@ -235,7 +238,7 @@ void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
 void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) {
   if (mode_of(world, peer) == nullptr || world.is_hostile(peer)) return;
   const ModelVersion& version = done.job.version;
-  // "one result of an operation".
+  // "one result of an operation": a job ends at the step of its version.
   if (done.step != version.step) {
     fail(world, "one result of an operation",
          fmt::format("peer-{} has made {} steps and stands at {}", peer, done.step, version.step));
@@ -258,11 +261,12 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
   }
 }
 
-/// "equal versions are equal bits". For stages without a model the right bits are known.
+/// "equal versions are equal bits", and also "no stage from a guess": the correct parameters of
+/// stages that only take time are known.
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t part,
                                      std::span<const float> parameters) {
-  // The sum contains gradients that a hostile peer sent differently to each peer.
+  // A hostile peer can send each peer different gradients for a sum.
   if (world.hostile_count() > 0) return;
   ++states_seen_;
   auto& known = states_[{version.lineage, part}];
@@ -284,10 +288,10 @@ void PipelineInvariants::on_state(const Simulator&, PeerNumber peer, PeerState s
   if (state == PeerState::down || state == PeerState::ended) record(peer) = {};
 }
 
-/// Call when the peer is in a different generation than before.
+/// Call when the peer has entered another generation.
 void PipelineInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                           const Generation& generation) {
-  // "one generation of a name".
+  // "one generation of a name": all peers know the same generation under one name.
   if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const auto& [entry, is_first] = generations_.try_emplace(generation.key(), generation);
   const Generation& known = entry->second;
@@ -299,8 +303,8 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
     fail(world, "one generation of a name",
          fmt::format("peer-{} is in another generation of the same name, or in one again", peer));
   }
-  // "no stage from a guess": a peer past the first copying point does not restart from the seed. A
-  // state that it has taken over may be given back before a run is finished with it.
+  // "no stage from a guess": a peer that has passed the first run with copies does not restart from
+  // the seed. It may, however, give up a downloaded state with which it has not finished a run.
   if (!is_honest(world, generation)) return;
   const std::uint64_t before = record(peer).made_step;
   if (generation.version.step == 0 && before > world.options().node.pipeline.copy_every) {
@@ -308,9 +312,9 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
          fmt::format("peer-{} starts over after operation {}", peer, before));
   }
   if (!is_first) return;
-  // "nothing given up": all continue from the newest version whose stages all have carriers. One
-  // that no more than a third of all peers carry may seem out of reach to the proposer, if it is
-  // more than two runs ahead.
+  // "nothing given up": all peers continue from the newest version whose stages all have carriers.
+  // There is one exception. If at most a third of all peers have a version, and it is more than two
+  // runs ahead of the proposer, the proposer may think it out of reach.
   struct Carried {
     ModelVersion version;
     std::set<std::uint32_t> parts;
@@ -319,7 +323,8 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   std::map<std::uint64_t, Carried> carried;
   for (const PeerId member : generation.order) {
     const PeerRecord& its = record(number_of(member));
-    // A peer that has answered a later ballot never begins this generation, so no peer does.
+    // A peer that has answered a later ballot never begins this generation, so its stages do not
+    // count.
     const PipelineMode* its_mode = mode_of(world, number_of(member));
     if (its_mode == nullptr || generation.id < its_mode->generations()->agreement().promised())
       continue;
@@ -345,7 +350,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   }
 }
 
-/// Call when the peer has finished a run of that generation.
+/// Call when the peer has finished a run of the generation with this key.
 void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
                                     const ModelVersion& before, const ModelVersion& version,
                                     std::uint64_t key) {
@@ -353,7 +358,7 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
   const Generation& generation = generations_.at(key);
   record(peer).made_in = key;
   record(peer).made_step = version.step;
-  // "one result of an operation".
+  // "one result of an operation": all peers get the same version from one run.
   const bool is_common = !world.is_hostile(number_of(generation.id.proposer));
   const auto [result, is_first] = results_.try_emplace(name, version);
   if (is_common && (result->second != version || version.step != before.step + 1)) {
@@ -361,22 +366,25 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {} unlike others in its generation", peer,
                      before.step));
   }
-  // "one end": if all have agreed to end with the version that a generation begins with. Without a
-  // common end, a hostile peer that leaves can still report one, and the others ignore it.
+  // "one end": no run follows if all peers have agreed to end with the version with which the
+  // generation begins. Without a common end, a hostile peer that leaves can still report one, and
+  // the others ignore it.
   const bool has_common_end = world.options().node.course.work.budget > 0;
   if (has_common_end && generation.ends && is_honest(world, generation)) {
     fail(world, "one end",
          fmt::format("peer-{} makes operation {} after the agreed end", peer, before.step));
   }
   if (!is_first) return;
-  // "everybody's word", or a later generation begins there because all remaining peers have it.
+  // "everybody's word": all peers have reported their parts complete, or a later generation begins
+  // with the result because all remaining peers have it.
   const std::uint64_t now_in = record(peer).generation;
   const Generation* last_generation =
       mode_of(world, peer)->generations()->agreement().last_generation();
   const bool begins_there =
       (now_in != key && now_in != 0 && generations_.at(now_in).version == version) ||
       (last_generation != nullptr && last_generation->version == version);
-  // A hostile peer can claim that the run is finished, and the next generation then begins there.
+  // A hostile peer can claim that the run is finished, and the next generation then begins with its
+  // result.
   const bool honest = is_honest(world, generation);
   for (const PeerId member : generation.order) {
     const bool has_said = member == id_of(peer) || said_[name].contains(number_of(member));
@@ -385,14 +393,15 @@ void PipelineInvariants::check_made(const Simulator& world, PeerNumber peer,
          fmt::format("peer-{} makes operation {}, and peer-{} has not said that its part is there",
                      peer, before.step, number_of(member)));
   }
-  // "micro-batches once": none is missing, except those of a lost peer if replicas share no sum.
+  // "micro-batches once": no micro-batch is missing, except those of a lost peer if replicas share
+  // no sum.
   const PipelineOptions& pipeline = world.options().node.pipeline;
   const std::size_t parts = pipeline.stages.size() * pipeline.micro_batches;
   const std::size_t members = pipeline.planning().group.limit();
   const bool all = !begins_there || pipeline.consensus == StageConsensus::allreduce;
   const auto passes =
       static_cast<std::size_t>(std::ranges::count_if(went_back_[name], [&](const auto& entry) {
-        return entry.first.second % members == 0;  // The sum is that of a group's first member.
+        return entry.first.second % members == 0;  // Count only the group's first member.
       }));
   if (honest && all && passes != parts) {
     fail(
@@ -423,7 +432,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
       const auto later = copies.upper_bound(operation);
       const bool has_died =
           mode == nullptr || !record(keeper).generations.contains(generation.key());
-      // A peer that was stopped may finish the run long after the others have gone on.
+      // A peer that was stopped may finish the run long after other peers have moved on.
       const std::uint64_t now_in = record(keeper).generation;
       const bool has_gone_on = now_in != 0 && now_in != generation.key();
       if (has_died || has_gone_on || later == copies.begin()) continue;
@@ -442,7 +451,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
 }
 
 bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
-  // A peer that has since finished a run of another generation has dropped its older states.
+  // A peer that has finished a run of another generation since then has dropped its older states.
   const auto has_it = [&](const Life& incarnation, std::uint64_t generation) {
     const VirtualPeer& peer = world.peer(incarnation.first);
     return peer.state == PeerState::up && peer.incarnation == incarnation.second &&
@@ -456,7 +465,7 @@ bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
   });
 }
 
-/// "every copy counts": a ballot is told of every copy that a peer keeps.
+/// "every copy counts": a peer reports every copy that it keeps to ballots.
 void PipelineInvariants::check_claims(const Simulator& world, PeerNumber peer) {
   const PipelineMode& mode = *mode_of(world, peer);
   const StageParts parts = world.options().node.pipeline.parts();
@@ -489,7 +498,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const bool is_new_here = !std::exchange(mine.seen, true);
   mine.made_step = is_new_here ? version.step : std::min(mine.made_step, version.step);
   if (is_new_here || version == before) return;
-  // The peer has finished a run of its present generation, or of an earlier one.
+  // Either the peer has finished a run of its current generation, or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;
   };
@@ -499,15 +508,15 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, version, *made_in);
     return;
   }
-  // Or the peer moves to the version at which its generation begins. It moves directly past that
-  // version if it has no part in the run and every peer has completed it. A hostile proposer may
-  // have told each peer a different version.
+  // Or the peer moves to the version at which its generation begins. It may move directly to the
+  // version after the generation's first run, if it has no part in that run and every peer has
+  // completed it. A hostile proposer may have told each peer a different version.
   if (generation != nullptr &&
       after_operation(generation->version, key, 0).lineage == version.lineage) {
     check_made(world, peer, generation->version, version, key);
     return;
   }
-  // An early message of a hostile peer can end a generation in the moment in which it begins.
+  // An early message of a hostile peer can end a generation at the moment at which it begins.
   const bool begins_one = std::ranges::any_of(
       generations_, [&](const auto& entry) { return entry.second.version == version; });
   const bool has_left = generation == nullptr && world.hostile_count() > 0 && begins_one;

@@ -1,6 +1,6 @@
-// Invariants of mode `pipeline`, checked from outside: every micro-batch counts once, no update
-// before every peer has agreed, no invented stage states, no rollback while all stages live, and
-// all samples in every test.
+// Invariants of mode `pipeline`, checked from outside. Every micro-batch counts once, updates wait
+// for all peers, stage states are never invented, nothing is rolled back while all stages have
+// carriers, and every test uses all samples.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; each
-/// is named where it is checked. It knows the correct parameters of stages that only take time,
-/// because every run with summed gradients lowers them by one.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
+/// code names each where it checks it. The correct parameters of stages that only take time are
+/// known, because every run with summed gradients lowers them by one.
 class PipelineInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -29,40 +29,42 @@ class PipelineInvariants : public Checker {
   void on_state(const Simulator& world, PeerNumber peer, PeerState state) override;
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Runs finished by at least one peer.
+  /// Number of pipeline runs that at least one peer has finished.
   std::uint64_t operations() const { return results_.size(); }
   /// Number of times that a peer returned to an older version.
   std::uint64_t rollbacks() const { return rollbacks_; }
-  /// Stage states that were checked.
+  /// Number of stage states that were checked.
   std::uint64_t states() const { return states_seen_; }
 
-  /// True if all peers with some stage or its newest copy are gone, so that no peer can continue.
+  /// True if, for some stage, all peers with the stage or its newest copy are gone, so that no peer
+  /// can continue.
   bool is_stage_lost(const Simulator& world) const;
 
  private:
   struct PeerRecord {
     bool seen = false;
     ModelVersion version;
-    /// Step of `version`, or an older one if no run has been finished here since that one.
+    /// Step of the last version that the peer made or started with. Rollbacks lower this step.
     std::uint64_t made_step = 0;
-    std::set<std::uint32_t> carried;      ///< The parts that it carries, at `version`.
-    std::uint64_t generation = 0;         ///< Key of its generation; 0: none.
-    std::set<std::uint64_t> generations;  ///< Its generations in this incarnation.
-    std::uint64_t job_generation = 0;     ///< Its generation when its job was issued.
-    std::uint64_t made_in = 0;            ///< Generation of its newest run, in this incarnation.
-    std::uint64_t slices_of = 0;          ///< Key of its newest generation.
-    std::size_t slices = 0;               ///< Slices that this generation gives to peers, summed
-                                          ///< over the peers.
+    std::set<std::uint32_t> carried;      ///< The parts that the peer carries at `version`.
+    std::uint64_t generation = 0;         ///< Key of the peer's generation; 0 if it is in none.
+    std::set<std::uint64_t> generations;  ///< Keys of the peer's generations in this incarnation.
+    /// Key of the generation in which the peer's job was issued.
+    std::uint64_t job_generation = 0;
+    std::uint64_t made_in = 0;    ///< Key of the generation of the peer's newest finished run.
+    std::uint64_t slices_of = 0;  ///< Key of the generation that `slices` is about.
+    std::size_t slices = 0;       ///< Slices in generation `slices_of`, summed over carriers.
   };
 
-  /// A peer and its incarnation.
+  /// A peer, and one of its incarnations.
   using Life = std::pair<PeerNumber, std::uint32_t>;
-  /// Generation and run.
+  /// The key of a generation, and the number of a run in it.
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
-  /// Stage, and the place of a micro-batch's count in its sum: one for each member of a group.
+  /// A stage, and the place of a count in the stage's sum. A micro-batch has one count for each
+  /// member of a group.
   using Part = std::pair<std::uint32_t, std::size_t>;
-  /// The peer that took a micro-batch of a test through a stage: by stage, micro-batch and place in
-  /// a group.
+  /// The peer that took a micro-batch of a test through a stage, by stage, micro-batch and the
+  /// peer's place in a group.
   using Tested = std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t>, PeerNumber>;
 
   PeerRecord& record(PeerNumber peer);
@@ -83,17 +85,19 @@ class PipelineInvariants : public Checker {
 
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
-  std::map<RunName, std::set<PeerNumber>> said_;  ///< Peers that have reported their part complete.
-  std::map<RunName, std::map<Part, int>> went_back_;  ///< Backward passes made.
-  std::map<RunName, Tested> tested_;                  ///< Passes of tests before runs.
+  /// Peers that have reported their part of a run complete.
+  std::map<RunName, std::set<PeerNumber>> said_;
+  std::map<RunName, std::map<Part, int>> went_back_;  ///< Number of backward passes of each part.
+  std::map<RunName, Tested> tested_;                  ///< Test passes before each run.
   std::map<RunName, ModelVersion> results_;
   /// Fingerprints of parameters, by lineage and part.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::set<std::uint64_t>> states_;
-  /// By generation and part: the peers that were sent copies, and the runs after which the copies
-  /// were made.
+  /// By generation and part: the peers to which copies were sent, and the runs after which the
+  /// copies were made.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::map<PeerNumber, std::set<std::uint64_t>>>
       keepers_;
-  /// By generation: the peers that have each part since a run of the generation was finished.
+  /// By generation and part: the peers that have had the part since the generation's newest
+  /// finished run.
   std::map<std::uint64_t, std::vector<std::set<Life>>> secured_;
   std::uint64_t rollbacks_ = 0;
   std::uint64_t states_seen_ = 0;

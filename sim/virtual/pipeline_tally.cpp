@@ -1,4 +1,4 @@
-// Sums busy time, and notes the ends of runs.
+// Adds up busy time, and records the ends of pipeline runs.
 #include "sim/virtual/pipeline_tally.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// How busy the peers of a virtual pipeline are, and the duration of its runs.
+// How busy the peers of a virtual pipeline are, and how long its runs take.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,19 @@
 
 namespace gv {
 
-/// Counts from the end of the first run, when all peers are in step.
+/// Measures from the end of the first run, when all peers have begun to work.
 class PipelineTally : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// Runs finished by at least one peer. A run repeated after a rollback counts once.
+  /// Number of runs that at least one peer has finished. A run that is repeated after a rollback
+  /// counts once.
   std::uint64_t runs() const { return newest_; }
-  /// Mean seconds of a run; 0 before there are two.
+  /// Mean seconds from the end of one run to the end of the next; 0 before the end of the second
+  /// run.
   double seconds_each() const;
-  /// The mean fraction of that time in which a peer was idle, over the peers that ever computed.
+  /// The mean fraction of the measured time in which a peer was idle, over the peers that have
+  /// computed.
   double bubble() const;
 
  private:
@@ -28,7 +31,8 @@ class PipelineTally : public Watcher {
   std::map<PeerNumber, double> busy_by_last_s_;  ///< Busy time up to the end of the newest run.
 };
 
-/// The bubble of a schedule over one chain with equal stages and free links.
+/// The bubble (mean idle fraction) of a schedule over one chain, if stages take their planned times
+/// and links take no time.
 double free_bubble(const PipelineOptions& options, std::size_t micro_batches);
 
 }  // namespace gv

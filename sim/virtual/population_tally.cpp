@@ -1,4 +1,4 @@
-// Records trials by peer, and strains in order of time.
+// Records the peers' trials, and strains in order of time.
 #include "sim/virtual/population_tally.hpp"
 
 #include <algorithm>

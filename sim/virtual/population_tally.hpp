@@ -1,4 +1,4 @@
-// The hyper-parameters of a virtual population's members, and which peers copied which.
+// The hyperparameters of a virtual population's members, and which member copied which.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace gv {
 
-/// A model that a peer trains: its first one, or a copied one.
+/// A model that a peer trains: its first model, or a copied one.
 struct Strain {
   PeerNumber peer = 0;
-  std::uint64_t step = 0;  ///< The peer's step when it began to train it.
-  /// Index of the strain from which it was copied, an earlier one in the lineage; its own index if
-  /// it is a first model.
+  std::uint64_t step = 0;  ///< The peer's step when it began to train this model.
+  /// Index in lineage() of the earlier strain from which this one was copied. A first model has its
+  /// own index here.
   std::size_t parent = 0;
 };
 
-/// Watches trials and copies.
+/// Watches the trials and copies of a run.
 class PopulationTally : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// The newest trial of each peer that was validated.
+  /// The newest trial of each peer that has been validated.
   const std::map<PeerNumber, Trial>& trials() const { return trials_; }
-  /// Strains in the order of their beginnings: a forest, in which every strain's parent began
-  /// before it.
+  /// All strains in the order in which they began. They form a forest in which parents precede
+  /// children.
   const std::vector<Strain>& lineage() const { return lineage_; }
   std::uint64_t copies(PeerNumber peer) const;
   std::uint64_t copies() const;

@@ -1,4 +1,4 @@
-// Applies a saboteur's behaviour to messages and blocks.
+// Applies a saboteur's drawn behaviour to messages and blocks.
 #include "sim/virtual/saboteur.hpp"
 
 #include <fmt/format.h>
@@ -19,10 +19,10 @@ constexpr std::size_t messages_kept = 64;
 constexpr std::size_t transfers_kept = 16;
 constexpr std::size_t header_values = 4;
 constexpr std::size_t held_max = 32;
-/// Bytes of an invented block, and the number of small blocks in which one transfer is sent.
+/// Most bytes of an invented block, and most small blocks in which a transfer is sent.
 constexpr std::uint64_t noise_bytes_max = 4096;
 constexpr std::size_t dribbled_max = 64;
-/// The largest number of hostile actions in one act.
+/// The largest number of hostile actions in one call of act().
 constexpr std::uint64_t deeds_max = 4;
 
 template <class T>
@@ -71,7 +71,7 @@ Saboteur::Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rn
   if (this->rng().chance(0.3)) claims_ = std::uint64_t{1} << this->rng().below(64);
 }
 
-/// Draws weights. Some attacks get none, so that they do not hide the others.
+/// Draws the weights of attacks. Some get weight 0, so that they do not hide the others.
 template <class Any>
 auto Saboteur::draw_weights() -> Weights<Any> {
   Weights<Any> weights{};
@@ -100,7 +100,7 @@ void Saboteur::hear(const Message& message) {
   keep(memory_, message, messages_kept);
 }
 
-/// Sends only what the receiver's network accepts.
+/// Sends the message if the receiver's network would accept it.
 void Saboteur::say(PeerId to, Message message, Deeds& deeds) {
   const bool is_peer = std::ranges::binary_search(others_, to);
   if (is_peer && passes_the_wire(message)) deeds.messages.push_back({to, std::move(message)});
@@ -142,7 +142,7 @@ void Saboteur::send(Transfer transfer, Deeds& deeds) {
   keep(transfers_, std::move(transfer), transfers_kept);
 }
 
-/// Sends something else instead of the transfer, or sends it in a different way.
+/// Sends something else instead of the transfer, sends it differently, or drops it.
 void Saboteur::misplace(const Transfer& transfer, Deeds& deeds) {
   Transfer sent = transfer;
   const std::size_t size = transfer.payload.bytes.size();
@@ -183,7 +183,7 @@ void Saboteur::misplace(const Transfer& transfer, Deeds& deeds) {
   deeds.transfers.push_back(std::move(sent));
 }
 
-/// Sends small blocks with pauses, which may never complete the transfer.
+/// Sends the transfer in small blocks with pauses, and maybe never completely.
 void Saboteur::dribble(const Transfer& transfer, Deeds& deeds) {
   const std::span<const std::byte> bytes = transfer.payload.bytes;
   const std::size_t piece = sizeof(float) * (1 + rng().below(1 + bytes.size() / 40));
@@ -205,7 +205,7 @@ void Saboteur::dribble(const Transfer& transfer, Deeds& deeds) {
 float Saboteur::loud() {
   switch (rng().below(4)) {
     case 0:
-      // All bits are set, so a double of which it becomes the upper half is no number either.
+      // A NaN with all bits set. A double with these bits as its upper half is a NaN, too.
       return std::bit_cast<float>(~std::uint32_t{0});
     case 1:
       return std::numeric_limits<float>::infinity();
@@ -216,8 +216,8 @@ float Saboteur::loud() {
   }
 }
 
-/// The payload with some or all of its values replaced by large ones. The first ones may be a
-/// header, which is checked by other rules than the values.
+/// The payload with some or all of its values replaced by one bad value. The first values may be a
+/// header, to which other checks apply, so they are replaced more often.
 Payload Saboteur::poisoned(const Payload& payload) {
   std::vector<std::byte> bytes(payload.bytes.begin(), payload.bytes.end());
   const std::size_t values = bytes.size() / sizeof(float);

@@ -1,4 +1,4 @@
-// A hostile member of a virtual swarm, which sends any message and any block under its own id.
+// A hostile member of a virtual swarm, which sends arbitrary messages and blocks under its own id.
 #pragma once
 
 #include <array>
@@ -18,48 +18,48 @@
 
 namespace gv {
 
-/// Returns all problems with a scenario's saboteurs in a swarm of `peers`. They must be fewer than
-/// a third and named by number. `place` is the file's name.
+/// Lists all problems with a scenario's saboteurs in a swarm of `peers` peers. Saboteurs must be
+/// fewer than a third of the peers, and named by number. `place` is the scenario's file name.
 Problems problems_with_saboteurs(const Scenario& scenario, std::size_t peers,
                                  const std::string& place);
 
-/// A block outside of a transfer, as any program could send it on a lane.
+/// A block outside any transfer, as a program could send it on a lane.
 struct LooseBlock {
-  Duration after{};  ///< Delay before it is sent.
+  Duration after{};  ///< Delay before the block is sent.
   PeerId to{};
   TransferId id;
   std::uint64_t offset = 0;
   Payload payload;
 };
 
-/// The output of a saboteur.
+/// What a saboteur sends.
 struct Deeds {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;
   std::vector<LooseBlock> blocks;
 };
 
-/// Stands between a real node and its links. Its behaviour is drawn once: how often and in which
-/// ways it changes the node's messages, which peers it spares, and how often it sends something
-/// unasked. So some saboteurs get deep into a protocol before they lie, and others send garbage
-/// from the start. It sends only under its own id, because links are authenticated, and sends
-/// nothing that a receiver's network would refuse.
+/// Stands between a real node and the node's links. The saboteur's behaviour is drawn once: how
+/// often and how it changes the node's messages, which peers it spares, and how often it sends
+/// something unsolicited. So some saboteurs get deep into a protocol before they lie, and others
+/// send garbage from the start. A saboteur sends only under its own id, because links are
+/// authenticated. It sends no message that a receiver's network would refuse.
 class Saboteur {
  public:
-  /// `loudest` bounds the finite values in blocks that it invents.
+  /// `loudest` bounds the magnitude of finite values in blocks that the saboteur invents.
   Saboteur(PeerId self, std::vector<PeerId> peers, float loudest, Rng rng);
 
-  /// Learns from a message to its node. Made-up messages reuse what it has learnt.
+  /// Learns values from a message or transfer to its node, for reuse in invented messages.
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 
-  /// Adds to `deeds` the messages that the peer really sends instead of its node's message.
+  /// Adds to `deeds` what the peer really sends in place of its node's message or transfer.
   void send(Outgoing outgoing, Deeds& deeds);
   void send(Transfer transfer, Deeds& deeds);
 
-  /// Adds unasked messages, and messages that it held back.
+  /// Adds unsolicited messages, and messages that were held back, to `deeds`.
   void act(Deeds& deeds);
-  /// Draws the time until it acts again.
+  /// Draws the time until the next act().
   Duration pause();
 
  private:
@@ -102,11 +102,12 @@ class Saboteur {
   Weights<Way> ways_{};
   Weights<BlockWay> block_ways_{};
   double pause_s_ = 0;
-  std::optional<PeerId> only_;           ///< If set, it harms only this peer.
-  std::optional<std::uint64_t> claims_;  ///< If set, it claims to be at this step.
-  std::deque<Message> memory_;           ///< The newest messages that it sent or received.
-  std::deque<Transfer> transfers_;       ///< The newest transfers that it sent.
-  std::deque<Outgoing> held_;            ///< Messages that leave later, in any order.
+  std::optional<PeerId> only_;  ///< The only peer that the saboteur harms, if there is one.
+  /// The step at which the saboteur claims to be, if it claims one.
+  std::optional<std::uint64_t> claims_;
+  std::deque<Message> memory_;      ///< The newest messages that the saboteur sent or received.
+  std::deque<Transfer> transfers_;  ///< The newest transfers that the saboteur sent.
+  std::deque<Outgoing> held_;       ///< Messages that the saboteur sends later, in any order.
 };
 
 }  // namespace gv

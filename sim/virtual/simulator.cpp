@@ -15,19 +15,20 @@
 namespace gv {
 namespace {
 
-/// Duration of a job without steps, such as adding forces or copying a snapshot.
+/// Duration of a job without steps, such as one that adds forces or copies a snapshot.
 constexpr Duration small_job = std::chrono::microseconds(50);
-/// A peer that joins another keeps dialling it.
+/// A joining peer dials again after this interval, and at most this number of times.
 constexpr Duration dial_again_after = std::chrono::seconds(1);
 constexpr int dials_max = 600;
 
-/// True if the job takes or counts steps, or computes a gradient.
+/// True if the job takes steps or computes a gradient.
 bool trains(const Job& job) {
   return first_of<task::TakeSteps>(job.tasks) != nullptr ||
          first_of<task::ComputeGradient>(job.tasks) != nullptr;
 }
 
-/// A member of a group works on its slices in a pass, in as many parts as the pass has.
+/// The fraction of a pass's work that one part of it takes. A member of a group works only on its
+/// own slices, and evenly in all parts.
 double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass) {
   if (!pass.group) return 1;
   const StageSize& stage = pipeline.stages[pass.what.stage];
@@ -43,7 +44,7 @@ double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass
 
 }  // namespace
 
-/// Returns the duration of a job in steps.
+/// Returns the duration of a job, in steps.
 double Simulator::World::steps_in(const Job& job) const {
   double steps = 0;
   const Overloaded add{
@@ -56,7 +57,7 @@ double Simulator::World::steps_in(const Job& job) const {
         steps += static_cast<double>(task.all_samples()) / options.node.allreduce.batch;
       },
       [&](const task::StagePass& task) {
-        // The answer in a test takes no time.
+        // Only the forward passes of a test take time.
         if (task.what.tests && task.what.action != PipelineAction::forward) return;
         const auto& planned = options.node.pipeline.stage_seconds;
         const auto& real = options.stage_seconds.empty() ? planned : options.stage_seconds;
@@ -141,7 +142,7 @@ void Simulator::World::carry_out(PeerNumber number, NodeEffects& effects) {
 void Simulator::World::arm(PeerNumber number) {
   Machine& machine = machines[number];
   const Time at = std::max(now, to_true(number, peers[number].node->deadline()));
-  // A timer that fires early only ticks, and then sets a later timer.
+  // An earlier timer is good enough: it only causes an extra tick, which then sets a later timer.
   if (at == never || (machine.armed != never && machine.armed <= at && machine.armed >= now)) {
     return;
   }
@@ -171,8 +172,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   time_job(number);
 }
 
-/// Runs the beginning of a job, up to the messages that precede its steps, so that these leave now
-/// and travel during the steps. The rest of the job runs at its end.
+/// If a job sends messages before its steps, runs its beginning up to these messages, so that they
+/// travel during the steps. The rest of the job runs at its end.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   const auto is_send = [](const Job::Task& task) {
     return std::holds_alternative<task::SendRound>(task);
@@ -190,7 +191,7 @@ void Simulator::World::open_job(PeerNumber number, Job& job) {
   queue.push(now, Opened{number, peers[number].incarnation, job.number});
 }
 
-/// Accounts for the work done since the last call, and computes the rest.
+/// Accounts for the work done since the last call, and computes the work that is left.
 void Simulator::World::book_job(PeerNumber number) {
   Machine& machine = machines[number];
   TimeSpent& spent = peers[number].spent;
@@ -206,7 +207,7 @@ void Simulator::World::book_job(PeerNumber number) {
   spent.slowed += std::max(0.0, seconds(worked - done));
 }
 
-/// Schedules the end of the job at the present pace.
+/// Schedules the end of the job at the current pace.
 void Simulator::World::time_job(PeerNumber number) {
   Machine& machine = machines[number];
   machine.job_booked = now;
@@ -320,7 +321,7 @@ void Simulator::World::handle(Due& event) {
        [&](Node& node, Time t, NodeEffects& out) { node.tick(t, out); });
 }
 
-/// A stopped peer gets no input; its messages are sent when the job ends.
+/// If the peer is stopped, it gets no input. The job's early messages then leave when the job ends.
 void Simulator::World::handle(Opened& event) {
   const Machine& machine = machines[event.peer];
   const bool runs = is_for(event.peer, event.incarnation) &&
@@ -352,7 +353,7 @@ void Simulator::World::handle(Met& event) {
        });
 }
 
-/// A process that joins another keeps dialling it until it answers.
+/// A process that joins another process keeps dialling it until there is an answer.
 void Simulator::World::handle(Dial& event) {
   if (!is_for(event.from, event.incarnation)) return;
   const auto& heard = machines[event.from].heard;

@@ -11,8 +11,9 @@
 
 namespace gv {
 
-/// A keyed hash replaces a signature: it is cheap, and the same for equal seeds. Only a holder of
-/// `secret` could sign for others, and virtual peers, even hostile ones, use only this interface.
+/// A keyed hash replaces the signature. It is cheap to compute, and the same for equal seeds. Only
+/// a holder of `secret` can sign for others. Virtual peers use only the Signer interface, so even
+/// hostile ones cannot.
 class StandInSigner final : public Signer {
  public:
   StandInSigner(PeerId self, std::uint64_t secret) : self_(self), secret_(secret) {}

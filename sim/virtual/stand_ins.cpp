@@ -1,4 +1,4 @@
-// Plain gradient descent on objectives that cost almost nothing.
+// Plain gradient descent on objectives that take almost no time to compute.
 #include "sim/virtual/stand_ins.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace gv {
 namespace {
 
-/// h_k: from 0.1 to 1, geometrically.
+/// The curvature h_k of coordinate k. It rises geometrically with k from 0.1 to 1.
 double curvature(const QuadraticSpec& spec, std::size_t k) {
   return 0.1 * std::pow(10.0, static_cast<double>(k + 1) / static_cast<double>(spec.dimension));
 }
@@ -66,8 +66,8 @@ class QuadraticLearner final : public StandIn {
 
   double loss_at(double apart, std::size_t k) const { return 0.5 * curvature_[k] * apart * apart; }
 
-  /// Uniform noise: bias and variance depend only on mean and deviation, and normal draws would
-  /// take more time than all the rest of a world.
+  /// Noise is uniform. Bias and variance depend only on its mean and deviation, and normal draws
+  /// would take more time than the rest of a world.
   double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
 
   std::vector<double> optimum_;
@@ -83,7 +83,7 @@ class IdleLearner final : public StandIn {
 
   double validation_loss() override { return 0; }
 
-  /// Makes all steps at once, because none computes anything.
+  /// Makes all steps at once, because they compute nothing.
   Score run_steps(std::uint64_t count, const Direct& direct) override {
     if (direct) return StandIn::run_steps(count, direct);
     go_on_at(step() + count);
@@ -95,7 +95,7 @@ class IdleLearner final : public StandIn {
     return {.samples = 1, .predictions = 1};
   }
 
-  /// Draws values, so that gradients of different peers differ.
+  /// Draws values, so that the gradients of different peers differ.
   Score gradient_at(std::uint64_t step, std::span<const float>, std::span<float> out) override {
     Rng draws = Rng(peer_).fork(step);
     for (float& value : out) value = static_cast<float>(draws.uniform() - 0.5);
@@ -105,7 +105,7 @@ class IdleLearner final : public StandIn {
   std::size_t peer_;
 };
 
-/// Rises from 0 to 1, and reaches a half after fifty steps.
+/// The merit of a model after `step` steps. It rises from 0 to 1, and is a half after fifty steps.
 double merit_after(std::uint64_t step) {
   const auto steps = static_cast<double>(step);
   return steps / (50 + steps);
@@ -221,7 +221,7 @@ class IdleStageLearner final : public StageLearner {
   }
   void backward_weight(std::size_t stage, std::uint32_t number,
                        const HeldValues<float>& gradient) override {
-    // In a group: a sum that did not count each member exactly once leaves gaps.
+    // In a group, a wrong sum has set the factor to 0, so that the gradient lacks this micro-batch.
     Range common{0, gradient.common.size()};
     float factor = 1;
     if (const auto passed = passed_.find({stage, number}); passed != passed_.end()) {
@@ -259,7 +259,7 @@ class IdleStageLearner final : public StageLearner {
     are_tests_sound_ &= passed_.at({pass.stage, pass.number}).factor == 1;
     passed_.erase({pass.stage, pass.number});
   }
-  /// The score of a stand-in for a whole model, but 0 after a test in which a sum was wrong.
+  /// The same merit as that of a stand-in for a whole model, but 0 if a sum in the test was wrong.
   double test_merit() override {
     return std::exchange(are_tests_sound_, true) ? merit_after(step_) : 0;
   }
@@ -285,7 +285,7 @@ class IdleStageLearner final : public StageLearner {
     ++step_;
     before_run_ = now_;
   }
-  /// A schedule with many updates in a run may have made some of them already.
+  /// Restores the state from before the run, because some of the run's updates may already be made.
   void abandon_run() override {
     now_ = before_run_;
     passed_.clear();
@@ -293,13 +293,13 @@ class IdleStageLearner final : public StageLearner {
   }
 
  private:
-  /// The parts of a stage that are held: the part that all carriers have, and then slices.
+  /// The held parts of a stage: the part that all carriers have, and then slices.
   struct Own {
     Range slices;
     std::vector<float> values;
   };
   using Stages = std::map<std::size_t, Own>;
-  /// A micro-batch that a group takes through a stage.
+  /// A micro-batch while a group takes it through a stage.
   struct Passed {
     GroupPlace place;
     float factor = 1;  ///< 0 if a sum was wrong.
@@ -321,13 +321,13 @@ class IdleStageLearner final : public StageLearner {
     return all.subspan(size_of(part.stage, {own.slices.begin, *part.slice}), size(part));
   }
 
-  /// The member's part of a vector of that size.
+  /// The member's part of a vector of this size.
   static Range own_part(const GroupPlace& place, std::size_t size) {
     return {size * place.own / place.members, size * (place.own + 1) / place.members};
   }
 
-  /// Every member adds 1 at its own part of each sum, so a whole sum is 1 everywhere. Where parts
-  /// are dealt out, each value that the first member gives names its place and its micro-batch.
+  /// Every member adds 1 in its own part of each sum, so a whole sum is 1 everywhere. If the first
+  /// member deals out parts instead, each value identifies its place and its micro-batch.
   void sum_with_group(const PassPart& pass, std::span<const float> in, std::span<float> out,
                       const std::vector<GroupSum>& sums) {
     Passed& passed = passed_.at({pass.stage, pass.number});
@@ -338,7 +338,7 @@ class IdleStageLearner final : public StageLearner {
         if (in[i] != static_cast<float>(i + pass.number)) passed.factor = 0;
       }
     } else if (pass.part > 0) {
-      // Every value is compared by its bits, which takes less time than to stop at a wrong one.
+      // Compare the bits of every value, which is faster than stopping at a wrong one.
       std::uint32_t wrong_bits = 0;
       for (const float value : in) {
         wrong_bits |= std::bit_cast<std::uint32_t>(value) ^ std::bit_cast<std::uint32_t>(1.0F);
@@ -361,7 +361,7 @@ class IdleStageLearner final : public StageLearner {
   std::map<std::size_t, Layout> held_layouts_;
   Layout whole_;
   Stages now_;
-  Stages before_run_;  ///< The state to restore when a run is given up.
+  Stages before_run_;  ///< The state that abandon_run() restores.
   std::map<std::pair<std::size_t, std::uint32_t>, Passed> passed_;  ///< Keyed by stage and number.
   bool are_tests_sound_ = true;
   std::uint64_t step_ = 0;
@@ -443,7 +443,7 @@ double StandIn::test_merit() { return merit_after(step_); }
 
 void StandIn::descend(std::span<float> x, std::span<const float> gradient) const {
   const auto rate = static_cast<float>(learning_rate());
-  // Indices that are checked one by one would keep the compiler from using vectors.
+  // Use pointers: checks of every index would keep the compiler from vectorising the loop.
   float* const to = x.data();
   const float* const slope = gradient.first(x.size()).data();
   const std::size_t size = x.size();

@@ -1,5 +1,5 @@
-// Learners in place of real training: a quadratic with a known optimum, and learners that only take
-// time. Also their replicas.
+// Learners in place of real training, and their replicas: quadratics with a known optimum, and
+// learners that only take time.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,14 @@
 
 namespace gv {
 
-/// A learner whose model is one vector, trained by plain gradient descent. All its draws are
-/// functions of the step, so a restored replica draws the same again.
+/// A learner whose model is one vector, trained by plain gradient descent. All its draws depend
+/// only on the step, so a restored replica draws the same numbers again.
 class StandIn : public Learner, public Tunable {
  public:
   StandIn(std::vector<float> parameters, double learning_rate);
 
-  /// Makes the learning rate its own, part of its state, and starts it at this value.
+  /// From now on, the learning rate is a hyperparameter of this member of a population. Its first
+  /// value is `learning_rate`.
   void join_population(double learning_rate);
 
   const Layout& layout() const override { return layout_; }
@@ -50,11 +51,11 @@ class StandIn : public Learner, public Tunable {
     learning_rate_ = given.learning_rate;
   }
   void set_update_factor(double factor) override { factor_ = factor; }
-  /// Rises with its steps from 0 to 1; it is one half after fifty steps.
+  /// The merit of the model. It rises with the steps from 0 to 1, and is a half after fifty steps.
   double test_merit() override;
 
  protected:
-  /// Makes one step from `x`, in place.
+  /// Makes one step, which changes `x` in place.
   virtual Score step_at(std::uint64_t step, std::span<float> x) = 0;
   /// Writes the gradient at `x` to all of `out`.
   virtual Score gradient_at(std::uint64_t step, std::span<const float> x, std::span<float> out) = 0;
@@ -75,10 +76,10 @@ class StandIn : public Learner, public Tunable {
   bool in_population_ = false;
 };
 
-/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, with uniform
-/// noise of a given deviation in every gradient. The curvatures h_k rise geometrically from 0.1 to
-/// 1. The sum over peers has its optimum at the mean of the c_i, so the bias and variance of any
-/// rule are known exactly.
+/// Peer i minimises f_i(x) = 1/2 sum_k h_k (x_k - c_ik)^2 by plain gradient descent, where c_i is
+/// the peer's own optimum. Every gradient has uniform noise with a given deviation. The curvatures
+/// h_k rise geometrically from 0.1 to 1. The sum over peers has its optimum at the mean of the c_i,
+/// so the bias and variance of any rule are known exactly.
 struct QuadraticSpec {
   std::size_t dimension = 64;
   double learning_rate = 0.1;
@@ -88,35 +89,36 @@ struct QuadraticSpec {
 };
 std::unique_ptr<StandIn> quadratic_learner(const QuadraticSpec& spec, std::size_t peer);
 
-/// Peer i's own optimum c_i, and the optimum of the sum over `peers` peers, which is the mean of
+/// The peer's own optimum c_i, and the optimum of the sum over `peers` peers, which is the mean of
 /// their optima.
 std::vector<double> quadratic_optimum(const QuadraticSpec& spec, std::size_t peer);
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::size_t peers);
-/// The optimum of the sum over these peers only, of which there must be at least one.
+/// The optimum of the sum over only these peers. There must be at least one.
 std::vector<double> common_optimum(const QuadraticSpec& spec, std::span<const std::size_t> peers);
 
 /// The mean of all f_i at `model`, minus its minimum, which is at `optimum`.
 double quadratic_excess(const QuadraticSpec& spec, std::span<const double> optimum,
                         std::span<const float> model);
 
-/// Computes nothing. Its parameters are drawn for each peer, or once for all if `alike`. They
-/// change only through exchanges and sums of drawn gradients.
+/// A learner that only takes time. Its parameters are drawn for each peer, or once for all peers if
+/// `alike`. They change only through exchanges and sums of drawn gradients.
 std::unique_ptr<StandIn> idle_learner(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                       bool alike = false);
 
-/// Computes nothing. It has stages of these sizes, whose gradients are 1 for each micro-batch. All
-/// parameters of a stage are equal and fall by the mean of its gradients.
+/// A stage learner that only takes time. It has stages of these sizes, whose gradients are 1 for
+/// each micro-batch. All parameters of a stage are equal, and each update lowers them by the mean
+/// gradient.
 std::unique_ptr<StageLearner> idle_stage_learner(const std::vector<StageSize>& sizes);
 
 /// A replica with stages of these sizes that only take time. A crash loses them, so a restarted
 /// peer is a newcomer.
 std::unique_ptr<Replica> idle_stage_workload(const std::vector<StageSize>& sizes);
 
-/// Gradient descent on the peer's quadratic.
+/// A replica that minimises the peer's quadratic by gradient descent.
 std::unique_ptr<Replica> quadratic_workload(const QuadraticSpec& spec, std::size_t peer,
                                             const LocalSteps& local = {});
 
-/// A vector of that size, whose training only takes time.
+/// A replica whose model is a vector of `dimension` values and whose training only takes time.
 std::unique_ptr<Replica> idle_workload(std::size_t dimension, std::uint64_t seed, std::size_t peer,
                                        bool alike = false, const LocalSteps& local = {});
 

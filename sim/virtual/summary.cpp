@@ -1,4 +1,4 @@
-// A virtual run's summary as JSON.
+// Writes a virtual run's summary as JSON.
 #include "sim/virtual/summary.hpp"
 
 #include <fmt/format.h>

@@ -25,21 +25,20 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Time after the heal for suspicions to expire, views to merge, newcomers to download and
-/// exchanges to settle. It is far more than they need, so a timeout means that the event never
-/// happens.
+/// exchanges to settle. They need far less, so a timeout means that the event never happens.
 constexpr Duration heals_within = 180s;
-/// At the end every peer must complete an exchange in this time, or in this number of the slowest
-/// peer's periods.
+/// At the end, every peer must complete an exchange within `last_part` or, if that is longer,
+/// within `last_periods` of the slowest peer's periods.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// After this time no peer may count a single other one that is gone. When the world is judged,
-/// peers still end one by one.
+/// If a single peer is gone, no view may contain it after this time. Peers may still end one by one
+/// while the world is judged.
 constexpr Duration known_within = 60s;
-/// Time after the heal in which a revoked peer must be out everywhere.
+/// Time after the heal within which all peers must refuse a revoked peer.
 constexpr Duration cut_off_within = 30s;
-/// Ten times the number that the busiest world needs.
+/// Ten times the number of events that the busiest world needs.
 constexpr std::uint64_t events_max = 50'000'000;
-/// A peer's progress: committed exchanges, operations or rounds.
+/// A peer's progress: its number of committed exchanges, collectives, pipeline runs or rounds.
 std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   const Node& node = *world.peer(number).node;
   if (node.as<AllReduceMode>() != nullptr) return node.as<AllReduceMode>()->counts().operations;
@@ -48,7 +47,7 @@ std::uint64_t achieved(const Simulator& world, PeerNumber number) {
   return node.as<GossipMode>()->exchange().counts().committed;
 }
 
-/// The generation a peer works in; null if it is in none.
+/// The generation that a peer is in; null if it is in none.
 const Generation* generation_of(const Node& node) {
   return node.generations() != nullptr ? node.generations()->agreement().generation() : nullptr;
 }
@@ -58,7 +57,7 @@ bool trains(const Simulator& world, PeerNumber number) {
   return peer.state == PeerState::up && peer.node->mode().phase() == Phase::training;
 }
 
-/// True if a hostile peer is up or was within `known_within`.
+/// True if a hostile peer is up, or has been gone for less than `known_within`.
 bool was_hostile_up_lately(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -68,16 +67,16 @@ bool was_hostile_up_lately(const Simulator& world) {
   return false;
 }
 
-/// True if the peer has been gone so long that no other peer may still count it as present.
+/// True if the peer has been gone for so long that no other peer may still have it in its view.
 bool is_long_gone(const Simulator& world, const VirtualPeer& peer) {
   return peer.state != PeerState::up &&
          world.now() - peer.since >= known_within + time_for_other_silent_peers(world);
 }
 
-/// True if some sound peer now waits for others at every step, so that one peer can always stop
-/// all. In mixing the settings of a revision decide about this, and hostile members can send
-/// revisions too. In gossip, and in rounds that wait for nobody, peers wait for each other only at
-/// the common end, and for the mean with which all begin another mode.
+/// True if some sound peer now waits for others at every step, so that one peer can stop all peers.
+/// In mixing, this depends on the settings revision, and hostile members can send revisions, too.
+/// In gossip, and in rounds that do not wait, peers wait for each other only at the common end, and
+/// for the mean before a change of mode.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -91,8 +90,8 @@ bool is_in_step(const Simulator& world) {
   return false;
 }
 
-/// Revokes hostile peers if the swarm is in step, as operators do once they know which peer stops
-/// it. Returns whether it has.
+/// Revokes hostile peers if is_in_step(), as operators do once they know which peer stops the
+/// swarm. Returns true if it did.
 bool revoke_hostile_in_step(Simulator& world) {
   if (!is_in_step(world)) return false;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -105,7 +104,7 @@ std::optional<Violation> stuck(const Simulator& world, std::string invariant, st
   return Violation{std::move(invariant), std::move(what), world.now(), true};
 }
 
-/// The options of peers in the mode that any of these peers is in now.
+/// The options for the current mode of the first peer in `up`.
 NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& up) {
   if (up.empty()) return world.options().node;
   const Node& peer = *world.peer(up.front()).node;
@@ -115,7 +114,8 @@ NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& u
   return node;
 }
 
-/// The time until the end of the longest job of more than `steps` steps that a sound peer does now.
+/// The time until the end of the longest current job of a sound peer, among jobs of more than
+/// `steps` steps.
 Duration wait_for_jobs(const Simulator& world, std::uint64_t steps) {
   Duration wait{};
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -125,8 +125,8 @@ Duration wait_for_jobs(const Simulator& world, std::uint64_t steps) {
   return wait;
 }
 
-/// How long a switch may have to wait for the slowest peer: its first job in gossip may take half a
-/// period. Zero if nobody switches.
+/// How long a switch may wait for the slowest peer, whose first job in gossip may take half a
+/// period. 0 if the scenario has no switches.
 Duration wait_for_switch(const Simulator& world) {
   const Simulator::Options& options = world.options();
   if (!has_switches(options.scenario)) return {};
@@ -136,15 +136,15 @@ Duration wait_for_switch(const Simulator& world) {
   }
   const auto steps = static_cast<double>(options.node.gossip.period_steps);
   const Duration usual = from_seconds(steps * seconds(options.scenario.step) / slowest);
-  // A job of the mode that peers leave may take far longer. The others then begin the new mode
-  // without that peer, and their council tells it in intervals that grow to a minute meanwhile.
+  // A job of the old mode may take far longer. The other peers then begin the new mode without that
+  // peer, and their council notifies it at intervals that grow to a minute.
   const Duration job = wait_for_jobs(world, 0);
   return std::max(usual, job + std::min(job, last_part));
 }
 
-/// The time in which each of these peers must complete an exchange or an operation. A revision of
-/// the settings takes back no job under way. That job may have far more steps than an operation has
-/// now, and all that work in step wait for it, so the time then begins at its end.
+/// The time in which each of these peers must make progress. A new settings revision does not
+/// interrupt a current job. Such a job may have far more steps than a job with the new settings,
+/// and synchronous peers wait for it, so the time begins at the job's end.
 Duration time_for_progress(const Simulator& world, const std::vector<PeerNumber>& up,
                            const NodeOptions& node) {
   double slowest = 1;
@@ -155,7 +155,7 @@ Duration time_for_progress(const Simulator& world, const std::vector<PeerNumber>
   return std::max(last_part, from_seconds(last_periods * period)) + wait_for_jobs(world, steps);
 }
 
-/// "one mode": after a switch all peers that train are in one mode, by one switch.
+/// "one mode": after a switch, all peers that train are in one mode, entered by one switch.
 std::optional<Violation> check_mode(const Simulator& world, const std::vector<PeerNumber>& up) {
   const SettingsRevision* common = nullptr;
   for (const PeerNumber number : up) {
@@ -171,8 +171,8 @@ std::optional<Violation> check_mode(const Simulator& world, const std::vector<Pe
   return std::nullopt;
 }
 
-/// Calls check_mode() once a switch under way has had time to end: each peer first ends its job.
-/// Drops peers that end meanwhile.
+/// Calls check_mode() until it succeeds or a switch has had time to end. In a switch, each peer
+/// first ends its job. Removes peers that end meanwhile from `up`.
 std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber>& up) {
   std::optional<Violation> unlike = check_mode(world, up);
   const Duration patience = last_part + wait_for_switch(world);
@@ -184,7 +184,7 @@ std::optional<Violation> await_one_mode(Simulator& world, std::vector<PeerNumber
   return unlike;
 }
 
-/// In modes with generations, all training peers must be in one generation.
+/// "one generation": in modes with generations, all training peers are in one generation.
 std::optional<Violation> check_generation(const Simulator& world,
                                           const std::vector<PeerNumber>& up) {
   const Generation* common = nullptr;
@@ -201,9 +201,9 @@ std::optional<Violation> check_generation(const Simulator& world,
   return std::nullopt;
 }
 
-/// If partners are drawn, a fast peer may have no in-neighbour for many rounds, get far ahead in
-/// them, and then wait as long for a slower peer that makes progress. With pairs, the slower peer
-/// must be its partner: a leaf of a star, for example, meets the centre in few rounds.
+/// True if the peer rightly waits for a slower peer that makes progress. If partners are drawn, a
+/// fast peer may have no in-neighbour for many rounds and get far ahead. For example, a leaf of a
+/// star meets the centre in few rounds. With pairs, the slower peer must be the peer's partner.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
@@ -219,8 +219,8 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
   });
 }
 
-/// True if hostile peers may have spoilt this peer's model in a mode that guards no models, and
-/// most others leave it alone for that since the swarm has switched to gossip.
+/// True if most peers refuse exchanges with this peer after a switch to gossip. Hostile peers may
+/// have spoilt its model in the previous mode, which does not guard models.
 bool is_left_alone(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up) {
   const bool was_switched = world.peer(number).node->switchable().present().number > 0;
   if (!was_switched || world.options().scenario.saboteurs.ranges.empty()) return false;
@@ -231,16 +231,16 @@ bool is_left_alone(const Simulator& world, PeerNumber number, const std::vector<
   return 2 * static_cast<std::size_t>(refusing) >= up.size();
 }
 
-/// True if links lose blocks for good. A sum needs every one of its blocks, so the common end may
-/// then take any time: with 6 % loss, a ring of six loses one of its sixty blocks in nearly every
-/// attempt. Real lanes lose none.
+/// True if links lose blocks for good, which real lanes never do. A sum needs all of its blocks, so
+/// the common end may then take any time. For example, with 6 % loss, a ring of six loses one of
+/// its sixty blocks in nearly every attempt.
 bool loses_blocks(const Scenario& scenario) {
   return std::ranges::any_of(scenario.links,
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
-/// A sound peer that is about to end with the common model, or should be, by its clock or by its
-/// judges' verdict.
+/// A sound peer that is about to end with the common model, or should do so by its clock or its
+/// judges' verdict. Returns nullopt if there is none.
 std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -255,7 +255,7 @@ std::optional<PeerNumber> finishing_peer(const Simulator& world) {
 }
 
 /// Waits until there is no finishing_peer(), because the end may just have begun and steps may take
-/// seconds. Returns the one that is left after some time.
+/// seconds. Returns the peer that is still finishing after a long time, if any.
 std::optional<PeerNumber> await_end(Simulator& world) {
   std::optional<PeerNumber> late = finishing_peer(world);
   const Duration patience = heals_within + wait_for_switch(world);
@@ -266,9 +266,9 @@ std::optional<PeerNumber> await_end(Simulator& world) {
   return late;
 }
 
-/// "joins": no peer is joining any more. A newcomer without a model rightly waits for the mean of
-/// the others once more than a third of all are making one. Over links that lose blocks for good
-/// that may take any time.
+/// "joins": no peer is joining any more. If more than a third of all peers are making a mean, a
+/// newcomer without a model rightly waits for it. That may take any time over links that lose
+/// blocks for good.
 std::optional<Violation> check_joined(const Simulator& world, const Scenario& scenario,
                                       const std::vector<PeerNumber>& up) {
   const auto finishing = static_cast<std::size_t>(std::ranges::count_if(up, [&](PeerNumber number) {
@@ -283,7 +283,7 @@ std::optional<Violation> check_joined(const Simulator& world, const Scenario& sc
   return std::nullopt;
 }
 
-/// Returns a kind of progress that is missing after the heal. Hostile peers need not make any
+/// Returns the first kind of progress that is missing after the heal. Hostile peers need not make
 /// progress.
 std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenario) {
   std::vector<PeerNumber> up;
@@ -306,8 +306,8 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
       return stuck(world, "views agree",
                    fmt::format("peer-{} does not count peer-{} in", number, other));
     }
-    // A hostile peer may just have revived a dead one by a statement that it had held back. A peer
-    // that has left, and only writes its model to a slow disk, looks after no view any more.
+    // A hostile peer may just have revived a dead peer with an old statement that it had held back.
+    // A leaving peer, which only writes its model to a slow disk, no longer updates its view.
     if (was_hostile_up_lately(world) || world.peer(number).node->is_leaving()) continue;
     for (const PeerId counted : view.peers()) {
       const VirtualPeer& other = world.peer(number_of(counted));
@@ -332,7 +332,8 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;
-    // A switch is progress, since all make a mean for it, and the new mode counts from 0.
+    // A switch counts as progress, because all peers make a mean for it. The new mode counts from
+    // 0.
     const bool has_switched = world.peer(number).node->switchable().present() != by[number];
     if (has_switched || achieved(world, number) > before[number]) continue;
     if (is_left_alone(world, number, up)) continue;
@@ -341,7 +342,7 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
                  fmt::format("peer-{} completes none in {:g} s", number, seconds(window)));
   }
   if (!lockstep) return std::nullopt;
-  // A message of the agreement may just have been lost.
+  // A message of the agreement may just have been lost, so wait.
   std::optional<Violation> apart = check_generation(world, up);
   for (const Time end = world.now() + last_part; apart && world.now() < end;) {
     world.run(world.now() + 1s);
@@ -390,11 +391,11 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
     };
     if (settle() && (is_revoked || !is_in_step(simulator) || settle())) {
       verdict.violation = check_liveness(simulator, world.scenario);
-      // A revision of a hostile peer may have put the swarm in step during these checks.
+      // A hostile peer's revision may have made the swarm synchronous during these checks.
       if (verdict.violation && !is_revoked && is_in_step(simulator) && settle()) {
         verdict.violation = check_liveness(simulator, world.scenario);
       }
-      // If no peer holds some stage any more, the peers that need it are right to wait.
+      // If a stage is lost, the peers that need it are right to wait.
       verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);
@@ -425,8 +426,8 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
 
 namespace {
 
-/// Takes the peers out of the scenario that a smaller world does not have. A rule may be left
-/// without peers, and the world is then not legal.
+/// Removes the peers that a smaller world does not have from the scenario. If that leaves a rule
+/// without peers, the world is not legal.
 void keep_peers(Scenario& scenario, std::size_t peers) {
   const auto cut = [peers](PeerSet& set) {
     std::erase_if(set.ranges, [peers](const auto& range) { return range.first >= peers; });

@@ -1,4 +1,4 @@
-// Sums over facts and jobs.
+// Adds up the facts and jobs of a virtual run.
 #include "sim/virtual/tally.hpp"
 
 #include <fmt/format.h>

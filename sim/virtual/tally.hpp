@@ -10,14 +10,14 @@
 
 namespace gv {
 
-/// Sums over all peers since the start.
+/// Counts over all peers since the start.
 class Tally : public Watcher {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
   void on_fault_event(const Simulator& world, const FaultEvent& fault_event) override;
 
-  /// Number of facts of that type.
+  /// Number of facts of type F.
   template <class F>
   std::uint64_t count() const {
     return counts_.of<F>();
@@ -28,10 +28,10 @@ class Tally : public Watcher {
   const std::map<std::string, std::uint64_t>& by_reason() const { return by_reason_; }
   const std::map<std::string, std::uint64_t>& injected() const { return injected_; }
 
-  /// Exchanges committed by both sides count 1.
+  /// Number of exchanges. Each side that commits an exchange counts as a half.
   double exchanges() const { return static_cast<double>(count<ExchangeCommitted>()) / 2; }
   std::uint64_t steps() const { return steps_; }
-  /// The steps that the peer's model has had, not counting the mean with which all end.
+  /// The step of the peer's model, not counting the mean with which all peers end.
   std::uint64_t step_of(PeerNumber peer) const {
     const auto known = step_of_.find(peer);
     return known != step_of_.end() ? known->second : 0;

@@ -1,4 +1,4 @@
-// Formats traces.
+// Formats the lines of traces.
 #include "sim/virtual/trace.hpp"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ std::string rumors(const std::vector<Member>& members) {
   return text;
 }
 
-/// The fields that show what a message is about, if it has them.
+/// Text of the message's main fields, which show what it is about. Empty if it has none of them.
 template <class M>
 std::string main_fields(const M& m) {
   std::string text;
@@ -67,7 +67,7 @@ std::string main_fields(const M& m) {
     text += main_fields(m.generation);
     for (std::size_t i = 0; i < m.generation.order.size(); ++i) {
       text += " " + name_of(m.generation.order[i]);
-      const bool is_odd = i >= m.generation.sources.size();  // This part is from a hostile peer.
+      const bool is_odd = i >= m.generation.sources.size();  // Only from a hostile peer.
       if (is_odd || m.generation.sources[i] == m.generation.order[i]) continue;
       text += " (model from " + name_of(m.generation.sources[i]) + ")";
     }
@@ -96,7 +96,7 @@ std::string_view to_string(PeerState state) {
   return "?";
 }
 
-/// True for a probe, an answer or a table that only says that sender and receiver are well.
+/// True for a probe, an answer or a table that only says that sender and receiver are alive.
 bool is_routine(PeerId from, const Outgoing& out) {
   const auto all_well = [&](const std::vector<Member>& members) {
     return std::ranges::all_of(members, [&](const Member& member) {
@@ -156,7 +156,7 @@ std::string to_string(const Message& message) {
       []<class M>(const M& m) { return std::string(type_name<M>()) + main_fields(m); }, message);
 }
 
-/// True if the input is worth a line even if it has no effects.
+/// True if the input gets a line even if it has no effects.
 bool Trace::is_told(const Input& input) const {
   switch (input.kind) {
     case Input::Kind::tick:
@@ -182,7 +182,7 @@ bool Trace::is_told(const Job& job) const {
          first_of<task::AddForces>(job.tasks) != nullptr;
 }
 
-/// What the peer reports about chunks, if that has changed. Empty: no change.
+/// Text of the peer's report about chunks; empty if the report has not changed.
 std::string Trace::ledger_news(PeerNumber peer, const Outgoing& out) {
   const auto* ping = std::get_if<Ping>(&out.message);
   if (ping == nullptr || !ping->progress.work || !ping->progress.work->ledger) return {};

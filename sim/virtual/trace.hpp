@@ -1,4 +1,4 @@
-// A virtual run as readable lines: one for each input to a peer, and one for each of its effects.
+// Shows a virtual run as readable lines, one for each input to a peer and for each effect.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,18 @@
 
 namespace gv {
 
-/// Writes lines such as "  1.250000  peer-3 <- peer-1  Offer 1/7", followed by the effects,
-/// indented. Leaves out ticks without effects.
+/// Writes lines such as "  1.250000  peer-3 <- peer-1  Offer 1/7", followed by indented effects.
+/// Leaves out ticks without effects.
 class Trace : public Watcher {
  public:
   enum class Detail {
     everything,
     /// Leaves out routine: steps, blocks, probes without news, rumours about third parties, and
-    /// arrivals without consequences, because the sending was shown.
+    /// arrivals without effects, because their sending was shown.
     story,
   };
 
-  /// `line` gets each line without its end.
+  /// `line` gets each line, without a line break.
   explicit Trace(std::function<void(const std::string&)> line, Detail detail = Detail::everything)
       : line_(std::move(line)), detail_(detail) {}
 
@@ -37,7 +37,7 @@ class Trace : public Watcher {
 
   std::function<void(const std::string&)> line_;
   Detail detail_;
-  std::string pending_;                        ///< An input that is shown only once it has effects.
+  std::string pending_;                        ///< An input that is shown only if effects follow.
   std::map<PeerNumber, LedgerEntry> ledgers_;  ///< Each peer's last report about chunks.
 };
 

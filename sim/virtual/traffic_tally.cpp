@@ -1,4 +1,4 @@
-// Lays messages out as the wire does, and counts.
+// Encodes messages as for the wire, and counts their bytes.
 #include "sim/virtual/traffic_tally.hpp"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace gv {
 namespace {
 
-/// Version and kind, which precede a message's fields on a control link.
+/// Bytes of version and kind, which precede a message's fields on a control link.
 constexpr std::uint64_t head = 2;
 
-/// Bytes of a value on the wire, which writes fields like canonical bytes.
+/// Bytes of a value on the wire, where fields are written as in canonical bytes.
 template <class Value>
 std::uint64_t bytes_of(const Value& value) {
   static const std::uint64_t domain = CanonicalBytes("").bytes().size();
@@ -34,7 +34,7 @@ std::uint64_t work_in(const std::vector<Member>& members) {
   return sum;
 }
 
-/// Bytes of the message that report what peers have trained.
+/// Bytes in the message that report what peers have trained.
 template <class M>
 std::uint64_t work_in_message(const M& message) {
   std::uint64_t sum = 0;

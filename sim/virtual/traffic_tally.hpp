@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Bytes of the message on a control link.
+/// Number of bytes of the message on a control link.
 std::uint64_t bytes_on_link(const Message& message);
 
 /// Counts the small messages that peers send, and their bytes on a control link. Models and sums
@@ -28,10 +28,10 @@ class TrafficTally : public Watcher {
   std::uint64_t bytes() const { return bytes_; }
   /// Bytes of messages that report training work, including the ledger if data are leased.
   std::uint64_t work_bytes() const { return work_bytes_; }
-  /// The longest message.
+  /// Bytes of the longest message.
   std::uint64_t longest() const { return longest_; }
-  /// All of these figures as JSON, with bytes per second and peer. `peer_seconds`: time of all
-  /// peers.
+  /// All of these figures as JSON, with bytes per second and peer. `peer_seconds` is the running
+  /// time summed over all peers.
   std::string to_json(double peer_seconds) const;
 
  private:

@@ -1,4 +1,4 @@
-// Compares the certificates of virtual peers with what was really signed.
+// Compares the certificates of virtual peers with what sound peers have signed.
 #include "sim/virtual/trust_invariants.hpp"
 
 #include <fmt/format.h>
@@ -16,9 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time in which news of certificates must be everywhere.
+/// Time within which all peers must have news of certificates.
 constexpr Duration everywhere_within = 30s;
-/// Time in which certificates are renewed once they are due.
+/// Time within which due certificates are renewed.
 constexpr Duration renewed_within = 60s;
 
 /// Sound peers that are up and belong to the swarm.
@@ -37,7 +37,8 @@ const Trust& trust_of(const Simulator& world, PeerNumber number) {
   return *world.peer(number).node->trust();
 }
 
-/// The first member that does not see the key as it should; nullopt if there is none.
+/// The first member that accepts the key but should not, or should but does not. Returns nullopt if
+/// there is none.
 std::optional<PeerNumber> unaware(const Simulator& world, PeerId key, bool should_accept) {
   for (const PeerNumber number : members(world)) {
     const bool accepts = trust_of(world, number).accepted(key_of(key)) != nullptr;
@@ -71,14 +72,15 @@ void TrustInvariants::after(const Simulator& world, PeerNumber peer) {
   if (!node || node->trust() == nullptr || world.is_hostile(peer)) return;
   const Trust& trust = *node->trust();
   if (std::exchange(seen_[peer], trust.changes()) == trust.changes()) return;
-  // "no stranger": all admitted peers have been invited.
+  // "no stranger": sound peers have invited all admitted peers.
   for (const Certificate& one : trust.accepted()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (world.is_invited(id)) continue;
     fail(world, "no stranger",
          fmt::format("peer-{} lets {} in, which no sound peer has invited", peer, one.name));
   }
-  // "revoked by right": a key is out only if a sound peer with the right to revoke it has done so.
+  // "revoked by right": a key is revoked only if a sound peer with the right to revoke it has done
+  // so.
   for (const Revocation& one : trust.revocations()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (!trust.is_revoked(one.key) || world.revoker(id)) continue;
@@ -96,7 +98,7 @@ void TrustInvariants::look_for_lag(const Simulator& world) {
   std::set<Lag> lag;
   for (PeerNumber target = 0; target < world.size(); ++target) {
     const auto by = world.revoker(id_of(target));
-    // What a revoked peer has revoked may be void.
+    // Revocations by a peer that has itself been revoked may be void.
     if (!by || world.revoker(id_of(*by))) continue;
     for (const PeerNumber number : all) {
       const View& view = world.peer(number).node->membership().view();
@@ -108,7 +110,7 @@ void TrustInvariants::look_for_lag(const Simulator& world) {
   }
   for (const auto& [number, target] : lag) {
     if (!lag_.contains({number, target})) continue;
-    // "cut off".
+    // "cut off": peers soon refuse a revoked peer.
     fail(world, "cut off",
          fmt::format("peer-{} lets peer-{} in, which has been revoked", number, target));
   }
@@ -126,7 +128,7 @@ void TrustInvariants::check_cut_off(const Simulator& world) {
            fmt::format("peer-{} lets peer-{} in, which peer-{} has revoked", number, target, *by));
     }
   }
-  // "one list": all have the same members in the end.
+  // "one list": in the end, all peers have the same members.
   for (const PeerNumber number : all) {
     const auto& mine = trust_of(world, number).accepted();
     const auto& theirs = trust_of(world, all.front()).accepted();
@@ -153,7 +155,8 @@ std::optional<Violation> check_invitations(Simulator& world) {
   }
   world.set_walls(certificate_lifetime_s * 9 / 10);
   world.run(world.now() + renewed_within);
-  // Peers end when their budget is used up, and this one may have been the last that can renew.
+  // The peer may have ended because its budget is used up, and no other peer may be able to renew
+  // certificates.
   if (world.peer(by).state != PeerState::up) return std::nullopt;
   for (const PeerNumber number : members(world)) {
     const Trust& trust = trust_of(world, number);

@@ -12,33 +12,33 @@
 
 namespace gv {
 
-/// True if this peer no longer belongs to the swarm, or does not belong to it yet in the others'
-/// view: it has been revoked, or no other sound peer accepts it. Then it need not make progress.
+/// True if this peer does not belong to the swarm, or does not belong to it yet: it has been
+/// revoked, or no other sound peer accepts it. Such a peer need not make progress.
 bool is_out(const Simulator& world, PeerNumber peer);
 
 /// Watches one run, and does nothing in worlds without tickets. docs/simulator.md lists the
-/// invariants; each is named where it is checked.
+/// invariants; the code names each where it checks it.
 class TrustInvariants : public Checker {
  public:
   void after(const Simulator& world, PeerNumber peer) override;
 
-  /// Call twice in the half minute after the world has healed, with some seconds between. No peer
-  /// in contact with one that knows of a revocation may lack the revocation both times.
+  /// Call twice in the half minute after the world has healed, some seconds apart. A peer in
+  /// contact with one that knows of a revocation must know of it by the second call.
   void look_for_lag(const Simulator& world);
   /// Call when all views agree.
   void check_cut_off(const Simulator& world);
 
  private:
-  /// A peer, and a revoked one that it still admits.
+  /// A peer, and a revoked peer that it still admits.
   using Lag = std::pair<PeerNumber, PeerNumber>;
 
-  std::set<Lag> lag_;                         ///< Lags at the last look.
-  std::map<PeerNumber, std::uint64_t> seen_;  ///< The last seen number of changes of each peer's
-                                              ///< certificates.
+  std::set<Lag> lag_;                         ///< Lags at the last look_for_lag().
+  std::map<PeerNumber, std::uint64_t> seen_;  ///< Trust::changes() of each peer when last seen.
 };
 
-/// Invites a guest at a sound peer that may invite, lets most of the lifetime of all certificates
-/// pass, and revokes the guest. Returns what is missing in the end. Advances the world.
+/// Lets a sound peer invite a guest, lets most of the lifetime of all certificates pass, and
+/// revokes the guest. Returns a violation if the guest is not known in time, a certificate is not
+/// renewed, or the guest is still accepted. Advances the world.
 std::optional<Violation> check_invitations(Simulator& world);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// The inside of the simulator: its state for each peer and link, and its events.
+// The internals of the simulator: its state for each peer and link, and its events.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace gv {
 
-/// The event queue, and the work of a host for each peer. Events and nodes are in simulator.cpp,
+/// The event queue, and what a host does for each peer. Events and nodes are in simulator.cpp,
 /// links and lanes in world_links.cpp, processes in world_lives.cpp, faults in world_faults.cpp.
 struct Simulator::World {
   struct Arrival {
@@ -39,10 +39,10 @@ struct Simulator::World {
     std::uint32_t to_life = 0;
     TransferId id;
     std::uint64_t offset = 0;
-    Payload payload;  ///< Only this block.
+    Payload payload;  ///< The bytes of this block only, not of the whole transfer.
   };
 
-  /// A peer's deadline or the end of its job is due.
+  /// The deadline of a peer, or the end of its job.
   struct Due {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
@@ -50,11 +50,11 @@ struct Simulator::World {
     bool job = false;
   };
 
-  /// The messages that a job sends before its steps are ready.
+  /// A job's messages that precede its steps can leave now.
   struct Opened {
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
-    std::uint64_t job = 0;  ///< The job's number at the peer.
+    std::uint64_t job = 0;  ///< The peer's number for the job.
   };
 
   struct LaneBroken {
@@ -68,10 +68,10 @@ struct Simulator::World {
     PeerNumber other = 0;
     std::uint32_t incarnation = 0;
     std::uint32_t other_life = 0;
-    bool again = false;  ///< An earlier incarnation of `other` was known.
+    bool again = false;  ///< True if the peer had met an earlier incarnation of `other`.
   };
 
-  /// A saboteur puts a block on a lane, outside of any transfer.
+  /// A saboteur puts a block on a lane, outside any transfer.
   struct Thrown {
     PeerNumber from = 0;
     std::uint32_t incarnation = 0;
@@ -83,7 +83,7 @@ struct Simulator::World {
     PeerNumber peer = 0;
   };
 
-  /// The link can carry the next block of a transfer.
+  /// A link can carry the next block of a transfer.
   struct Pump {
     PeerNumber from = 0;
     PeerNumber to = 0;
@@ -96,18 +96,16 @@ struct Simulator::World {
     int tries = 0;
   };
 
-  /// An action about the certificates of a peer is due.
+  /// An action that concerns a peer's certificates is due.
   struct Admission {
     enum class Kind {
-      ask,    ///< It asks for a certificate by a ticket, and then starts.
-      show,   ///< It shows its certificates to `other`.
-      leave,  ///< It knows that it no longer belongs to the swarm.
+      ask,    ///< The peer asks for a certificate with a ticket, and then starts.
+      show,   ///< The peer receives the certificates `shown`.
+      leave,  ///< The peer leaves, because it no longer belongs to the swarm.
     };
     Kind kind = Kind::ask;
     PeerNumber peer = 0;
     std::uint32_t incarnation = 0;
-    PeerNumber other = 0;
-    std::uint32_t other_life = 0;
     Certificates shown;
   };
 
@@ -126,39 +124,42 @@ struct Simulator::World {
   struct Machine {
     /// Faults in effect at this peer, by FaultEvent::fault.
     std::map<std::size_t, FaultRule> faults;
-    bool told_to_leave = false;  ///< True if it was asked while stopped; it leaves when it wakes.
-    std::optional<std::size_t> taken_by;  ///< The fault that ended it, and may restart it.
-    Time armed = never;  ///< In true time; an earlier tick than needed is harmless.
+    /// True if the peer was told to leave while it was stopped. It then leaves when it wakes.
+    bool told_to_leave = false;
+    std::optional<std::size_t> taken_by;  ///< The fault that ended the peer, and may restart it.
+    Time armed = never;  ///< True time of the next tick. An unneeded tick is harmless.
     std::uint64_t timer = 0;
     std::optional<Job> job;
     std::optional<Job> next_job;    ///< Begins when `job` is done.
-    std::optional<JobDone> opened;  ///< Its first part, already done, if it has two.
+    std::optional<JobDone> opened;  ///< The result of the job's first part, if that has run.
     Time job_began{};
-    Time job_booked{};     ///< Time at which the next two fields were computed.
-    Duration job_work{};   ///< Time left of its steps, without a slow CPU.
-    Duration job_write{};  ///< Time left of writing its checkpoint.
-    double job_cpu = 1;    ///< Factor on the pace from faults of its CPU.
+    Time job_booked{};     ///< When `job_work` and `job_write` were last computed.
+    Duration job_work{};   ///< Time left for the job's steps, without a slow CPU.
+    Duration job_write{};  ///< Time left to write the job's checkpoint.
+    double job_cpu = 1;    ///< Factor by which CPU faults change the pace.
     std::uint64_t jobs = 0;
     Rng pace{0};
     Time booked_until{};
     std::optional<Time> joining_since;
-    std::map<PeerNumber, std::uint32_t> met;  ///< Peers met, with their incarnation at that time.
-    /// Peers that answered, with their incarnation at that time.
+    /// Peers that this peer has met, each with 1 plus its incarnation at that time.
+    std::map<PeerNumber, std::uint32_t> met;
+    /// Peers that have answered, each with its incarnation at that time.
     std::map<PeerNumber, std::uint32_t> heard;
-    std::set<PeerNumber> lanes;  ///< Peers with which it has exchanged blocks.
-    std::set<PeerNumber> known;  ///< Known members that did not leave, as in its cache on disk.
-    std::vector<Certificate> certificates;  ///< Certificates on its disk; none before it has
-                                            ///< joined.
+    std::set<PeerNumber> lanes;  ///< Peers with which this peer has exchanged blocks.
+    /// Known members that have not left, as in the cache on the peer's disk.
+    std::set<PeerNumber> known;
+    /// Certificates on the peer's disk. Empty before the peer joins.
+    std::vector<Certificate> certificates;
     std::vector<Revocation> revocations;
     double clock_rate = 1;
-    /// At `clock_true` the clock showed `clock_local`; since then it runs at `clock_rate`.
+    /// At `clock_true`, the peer's clock showed `clock_local`. It has since run at `clock_rate`.
     Time clock_true{};
     Time clock_local{};
   };
 
   struct WorldLink {
     Link link;
-    std::uint64_t version = 0;  ///< The `link_version` for which its quality was computed.
+    std::uint64_t version = 0;  ///< The `link_version` for which the link's state was computed.
   };
 
   using Backlog = std::variant<Arrival, BlockArrival, LaneBroken, Met>;
@@ -192,11 +193,11 @@ struct Simulator::World {
   std::map<PeerNumber, Saboteur> saboteurs;
   Rng ticket_draws;
   StandInSigner swarm_signer;               ///< Signs with the swarm's key.
-  std::uint64_t wall_s = 1'700'000'000;     ///< The time of wall clocks at the beginning.
+  std::uint64_t wall_s = 1'700'000'000;     ///< Wall-clock time at the beginning, in seconds.
   std::set<PeerId> invited;                 ///< All keys that a sound peer has certified.
   std::map<PeerId, PeerNumber> revoked_by;  ///< The last sound revoker of each revoked key.
   std::size_t running = 0;                  ///< Peers that are up or stopped.
-  std::size_t starts_left = 0;              ///< Coming fault events that start a peer.
+  std::size_t starts_left = 0;              ///< Number of future fault events that start a peer.
   std::size_t wait_for = 1;
 
   // ---- Events (simulator.cpp) ----
@@ -248,7 +249,7 @@ struct Simulator::World {
     return peers[number].incarnation == incarnation;
   }
 
-  /// Messages that a stopped process's sockets hold; more are lost.
+  /// Most events kept for a stopped process. Further events are lost, as from full sockets.
   static constexpr std::size_t backlog_max = 100000;
 
   /// Keeps an event for a stopped peer. Returns false if the peer can handle it now.
@@ -285,7 +286,8 @@ struct Simulator::World {
     const PeerState state = peers[number].state;
     return state == PeerState::up || state == PeerState::stopped;
   }
-  /// True if the peer has ended or been revoked. A revoked one may not know it yet.
+  /// True if the peer has ended or been revoked. A revoked peer may not know yet that it is
+  /// revoked.
   bool has_ended(PeerNumber number) const {
     return peers[number].state == PeerState::ended || revoked_by.contains(id_of(number));
   }
@@ -300,11 +302,11 @@ struct Simulator::World {
   void leave(PeerNumber number);
   void switch_to(PeerNumber number, const std::string& settings);
   static bool starts_peers(const FaultEvent& fault_event);
-  /// Virtual peers of a pipeline keep no checkpoints, so a restarted peer is a newcomer.
   /// True if peers may be in a mode with generations.
   bool may_have_generations() const {
     return options.node.mode != ModeKind::gossip || has_switches(options.scenario);
   }
+  /// False in a pipeline: its virtual peers keep no checkpoints, so a restarted one is a newcomer.
   bool keeps_images() const { return options.node.mode != ModeKind::pipeline; }
   void prepare();
   void prepare_saboteurs();
@@ -314,7 +316,7 @@ struct Simulator::World {
 
   PeerKey swarm_key() const;
   bool accepts(PeerNumber number, PeerNumber other) const;
-  /// True if the two have a link, as far as their certificates allow.
+  /// True if the two peers' certificates allow a link between them.
   bool may_talk(PeerNumber a, PeerNumber b) const {
     return !options.scenario.tickets || (accepts(a, b) && accepts(b, a));
   }

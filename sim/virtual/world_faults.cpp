@@ -1,4 +1,4 @@
-// Applies faults in a virtual world, and heals them.
+// Applies faults to a virtual world, and heals it.
 #include <algorithm>
 
 #include "peer/config/switched_mode.hpp"
@@ -7,15 +7,15 @@
 namespace gv {
 namespace {
 
-/// Number of the fault event that heals a world. No other event has this number.
+/// Number of the fault that heals a world. No other fault has this number.
 constexpr auto heal_of_all = static_cast<std::size_t>(-1);
-/// Bounds on the factor of overlapping faults of one kind, so that durations stay finite.
+/// Bounds on the combined factor of overlapping faults of one kind, so that durations stay finite.
 constexpr double factor_least = 1e-4;
 constexpr double factor_most = 1e4;
 
 }  // namespace
 
-/// Returns the factor by which CPU faults change the peer's pace.
+/// Returns the factor by which all CPU faults together change the peer's pace.
 double Simulator::World::slowness(PeerNumber number) const {
   double factor = 1;
   for (const auto& [fault, rule] : machines[number].faults) {
@@ -36,8 +36,8 @@ void Simulator::World::set_clock(PeerNumber number, Duration jump, double rate) 
   }
 }
 
-/// Combines the faults that affect the machine: faults of one kind multiply or add up, and the end
-/// of one does not affect the others.
+/// Applies the combined faults of a peer: faults of one kind multiply or add up, so the end of one
+/// does not affect the others.
 void Simulator::World::refresh(PeerNumber number) {
   Machine& machine = machines[number];
   Disk& disk = peers[number].disk;
@@ -111,7 +111,7 @@ void Simulator::World::apply_to(const FaultEvent& fault_event, PeerNumber number
 void Simulator::World::revert(const FaultEvent& fault_event, PeerNumber number) {
   Machine& machine = machines[number];
   if (machine.taken_by == fault_event.fault) {
-    // A peer that was asked to leave and has not left yet is killed, as a service manager would do.
+    // If the peer was asked to leave and has not left yet, kill it, as a service manager would.
     end(number, PeerState::ended);
     start(number);
   } else if (machine.faults.erase(fault_event.fault) > 0) {
@@ -135,7 +135,7 @@ void Simulator::World::apply(const FaultEvent& fault_event) {
 }
 
 void Simulator::World::heal() {
-  // Cancels coming fault events and keeps all others.
+  // Cancel all future fault events, and keep all other events.
   EventQueue<Event> kept;
   while (!queue.empty()) {
     const Time at = queue.next();

@@ -1,4 +1,4 @@
-// Messages and blocks between virtual peers, and how lanes open and break.
+// Carries messages and blocks between virtual peers, and opens and breaks lanes.
 
 #include "peer/modes/mixing.hpp"
 #include "sim/virtual/world.hpp"
@@ -6,13 +6,13 @@
 namespace gv {
 namespace {
 
-/// A connection to a port without a listener is refused.
+/// Time until a connection to a port without a listener is refused.
 constexpr Duration refused_after = std::chrono::microseconds(50);
-/// In modes with generations, lanes are reliable streams: a lost piece is sent again after this
-/// long, as in the fault proxy.
+/// In modes with generations, lanes are reliable streams: a lost block is sent again after this
+/// time, as in the fault proxy.
 constexpr Duration resent_after = std::chrono::milliseconds(200);
 
-/// Approximate bytes of a message on a link; exact sizes would need the wire format.
+/// Approximate bytes of a message on a link. Exact sizes would need the wire format.
 std::size_t wire_bytes(const Message& message) {
   constexpr std::size_t head = 64;
   constexpr std::size_t member = 150;
@@ -43,7 +43,7 @@ Link& Simulator::World::link(PeerNumber from, PeerNumber to) {
   return known.link;
 }
 
-/// Passes a message or block of `bytes` over a link, and counts what happened to it.
+/// Passes a message or block of `bytes` bytes over a link, and counts losses, copies and damage.
 Passage Simulator::World::pass(PeerNumber from, PeerNumber to, std::size_t bytes) {
   const Passage passage = link(from, to).pass(now, bytes, link_draws);
   if (passage.copies == 0) ++counts.lost;
@@ -63,14 +63,14 @@ void Simulator::World::send(PeerNumber from, PeerNumber to, Message message) {
   const Passage passage = pass(from, to, bytes);
   for (int copy = 0; copy < passage.copies; ++copy) {
     const Time at = passage.arrivals[static_cast<std::size_t>(copy)];
-    // The last message to a peer that has just been revoked is on its way when the link is cut.
+    // The last message to a peer that was just revoked still arrives, but opens no link.
     if (may_talk(from, to)) meet(from, to, at);
     const bool last = copy + 1 == passage.copies;
     queue.push(at, Arrival{from, to, peers[to].incarnation, last ? std::move(message) : message});
   }
 }
 
-/// The first message between two processes opens the link, and each learns about the other.
+/// The first message between two processes opens their link, and each process learns of the other.
 void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   std::uint32_t& incarnation = machines[from].met[to];
   std::uint32_t& back = machines[to].met[from];
@@ -85,7 +85,7 @@ void Simulator::World::meet(PeerNumber from, PeerNumber to, Time arrival) {
   }
 }
 
-/// Lets hostile peers delay and replace their messages in rounds.
+/// Sends a transfer. In rounds of mixing, hostile peers' transfers are first delayed and replaced.
 void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   const MixingMode* rounds = hostile.any() ? peers[from].node->as<MixingMode>() : nullptr;
   if (rounds == nullptr || transfer.id.kind != TransferKind::mixing) {
@@ -99,7 +99,7 @@ void Simulator::World::part_with(PeerNumber from, Transfer transfer) {
   }
 }
 
-/// Sends a saboteur's output over the links of all other messages.
+/// Sends a saboteur's output over the same links as all other messages.
 void Simulator::World::commit(PeerNumber from, Deeds deeds) {
   for (Outgoing& outgoing : deeds.messages) {
     sign_own(outgoing.message, id_of(from), signers[from]);
@@ -199,7 +199,7 @@ void Simulator::World::pump(PeerNumber from, PeerNumber to) {
   lane.pumping = false;
 }
 
-/// The connection between two peers is gone: transfers in progress are lost, and both peers notice.
+/// Breaks the connection between two peers: transfers in progress are lost, and both peers notice.
 void Simulator::World::break_lane(PeerNumber a, PeerNumber b) {
   for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
     const auto lane = lanes.find(pair_key(from, to));

@@ -9,7 +9,8 @@
 namespace gv {
 namespace {
 
-/// The address that a virtual peer states, which names its host as well if there are several.
+/// The address that a virtual peer states. If there are several hosts, it also names the peer's
+/// host.
 std::string address_of(const Scenario& scenario, PeerNumber number) {
   const std::string host =
       scenario.hosts > 1 ? std::to_string(number % scenario.hosts) + ":" : std::string();
@@ -27,7 +28,7 @@ void Simulator::World::set_state(PeerNumber number, PeerState state) {
   for (Watcher* watcher : watchers) watcher->on_state(outer, number, state);
 }
 
-/// Accounts for the time since the last change of state.
+/// Adds the time since the last change of state to the peer's totals.
 void Simulator::World::account(PeerNumber number) {
   VirtualPeer& peer = peers[number];
   const double passed = seconds(now - machines[number].booked_until);
@@ -82,8 +83,8 @@ void Simulator::World::start(PeerNumber number) {
   machine.met.clear();
   machine.heard.clear();
   machine.pace = root.fork("pace").fork(number).fork(static_cast<std::uint64_t>(peer.incarnation));
-  // A restarted peer joins the peers that it knew. A peer that knows none, or has joined by a
-  // ticket and knows only peers that have ended or been revoked, is given one.
+  // A restarted peer joins the peers that it knew. Add a first contact if there are no such peers
+  // or, in worlds with tickets, if all of them have ended or been revoked.
   std::set<PeerNumber> join = machine.known;
   const auto is_of_no_use = [&](PeerNumber other) { return tickets && has_ended(other); };
   if (std::ranges::all_of(join, is_of_no_use)) {
@@ -99,8 +100,8 @@ void Simulator::World::start(PeerNumber number) {
 }
 
 /// Returns the peer that a newcomer joins: the first that runs and has not been revoked or, if
-/// there is none, the first of all, which may still start. At the start peer 0 joins none, so that
-/// the others find a peer that waits for them.
+/// there is none, the first in its list, which may still start. At the start, peer 0 joins no peer
+/// and waits for the others.
 std::optional<PeerNumber> Simulator::World::first_contact(PeerNumber number) const {
   std::vector<PeerNumber> others;
   for (const PeerId id : allow_lists[number]) {
@@ -131,7 +132,7 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   }
   const bool writes = keeps_images() && machine.job && machine.job->saves() && !peer.disk.full;
   if (writes && state == PeerState::down && machine.job_work == Duration{}) {
-    // The peer died while it wrote: the steps were taken, but the file may be torn.
+    // The peer died while it wrote the file: the steps were taken, but the file may be torn.
     peer.work->run(*std::move(machine.job));
     peer.disk.crash(image_of(*peer.work), disk_draws);
     for (Watcher* watcher : watchers) {
@@ -144,14 +145,14 @@ void Simulator::World::end(PeerNumber number, PeerState state) {
   if (machine.joining_since) {
     peer.spent.joining += seconds(now - *std::exchange(machine.joining_since, std::nullopt));
   }
-  std::erase_if(machine.faults, [](const auto& fault) {  // A new process is not stopped.
+  std::erase_if(machine.faults, [](const auto& fault) {  // A stop ends with its process.
     return fault.second.kind == FaultKind::stop;
   });
   backlogs[number].clear();
   set_state(number, state);
   ++peer.incarnation;
   peer.node.reset();
-  // The system closes a dead process's connections. A peer that ended has sent all its data.
+  // The system closes a dead process's connections.
   const std::set<PeerNumber> open = machine.lanes;
   for (const PeerNumber other : open) break_lane(number, other);
   if (state == PeerState::down) peer.work.reset();
@@ -177,7 +178,7 @@ void Simulator::World::wake(PeerNumber number) {
   if (machine.told_to_leave) leave(number);
 }
 
-/// Like SIGTERM to a process. A stopped one notices it when it continues.
+/// Acts like SIGTERM to a process. A stopped process notices the signal when it continues.
 void Simulator::World::leave(PeerNumber number) {
   machines[number].told_to_leave = peers[number].state == PeerState::stopped;
   if (peers[number].state != PeerState::up) return;
@@ -185,7 +186,7 @@ void Simulator::World::leave(PeerNumber number) {
        [&](Node& node, Time t, NodeEffects& out) { node.leave(t, out); });
 }
 
-/// Gives the process the command to switch.
+/// Gives the process the command to switch to these settings.
 void Simulator::World::switch_to(PeerNumber number, const std::string& settings) {
   feed(number, {.kind = Input::Kind::command, .peer = number},
        [&](Node& node, Time t, NodeEffects& out) {
@@ -201,8 +202,8 @@ bool Simulator::World::starts_peers(const FaultEvent& fault_event) {
          ((kind == FaultKind::kill || kind == FaultKind::leave) && !fault_event.begins);
 }
 
-/// Limit on the finite values that a saboteur invents if nothing bounds received values. Sums of
-/// larger values could overflow, and no peer could tell whose fault that is.
+/// Limit on a saboteur's finite values in modes that do not bound received values. Sums of larger
+/// values could overflow, and no peer could tell which peer is to blame.
 constexpr float loudest_unguarded = 1e30F;
 
 void Simulator::World::prepare_saboteurs() {
@@ -231,7 +232,7 @@ void Simulator::World::revoke(PeerNumber number) {
     if (std::erase(allowed, id_of(number)) == 0 || peers[other].state != PeerState::up) continue;
     feed(other, {.kind = Input::Kind::command, .peer = other},
          [&](Node& node, Time t, NodeEffects& out) { node.authorize(t, allowed, out); });
-    // If the peer knew no other peer, it is given one.
+    // If the peer knows no other peer now, let it dial one.
     if (peers[other].node->membership().view().size() > 1) continue;
     if (const auto contact = first_contact(other)) {
       queue.push(now, Dial{other, *contact, peers[other].incarnation, 0});
@@ -262,7 +263,7 @@ void Simulator::World::prepare() {
     peers[number].speed = options.scenario.speed_of(number);
     late += absent[number] ? 1 : 0;
   }
-  // A peer that may meet only some peers cannot wait for all.
+  // Peers that may meet only some peers cannot wait for all.
   const bool sparse = options.scenario.neighbours > 0 && options.scenario.neighbours < n;
   const std::size_t everybody = std::max<std::size_t>(1, n - late);
   wait_for = options.wait_for > 0 ? options.wait_for

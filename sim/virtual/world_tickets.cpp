@@ -1,4 +1,4 @@
-// Certificates of virtual peers: how they join by tickets, show what they have, and lie about it.
+// Lets virtual peers join by tickets, show their certificates, revoke keys, and lie about keys.
 #include <algorithm>
 #include <utility>
 
@@ -7,30 +7,30 @@
 namespace gv {
 namespace {
 
-/// A guest without an answer asks again.
+/// A guest that gets no answer asks again after this time.
 constexpr Duration ask_again_after = std::chrono::seconds(1);
-/// Bytes of a request with its answer, and of a chain that is presented.
+/// Bytes of a request or its answer, and of a chain that a peer shows.
 constexpr std::size_t answer_bytes = 20'000;
 constexpr std::size_t shown_bytes = 1000;
-/// Ids of strangers, which no peer has.
+/// First id of strangers. No virtual peer has such an id.
 constexpr std::uint64_t first_stranger = 1'000'000;
-/// Number of certificates that a guest gets with its own.
+/// Largest number of certificates that a guest gets with its own.
 constexpr std::size_t given_max = 60;
-/// Number of other peers' addresses that a guest gets.
+/// Largest number of peers' addresses that a guest gets.
 constexpr std::size_t addresses_max = 16;
 
 }  // namespace
 
 PeerKey Simulator::World::swarm_key() const { return key_of(swarm_id); }
 
-/// A hostile peer talks to all other peers.
+/// True if peer `number` accepts the certificate of `other`. A hostile peer accepts all peers.
 bool Simulator::World::accepts(PeerNumber number, PeerNumber other) const {
   const auto& node = peers[number].node;
   if (!node || saboteurs.contains(number)) return true;
   return node->trust()->accepted(key_of(id_of(other))) != nullptr;
 }
 
-/// The certificates of a process that starts, from its disk. Peer 0 has the swarm's key.
+/// The certificates of a starting process, from its disk. Peer 0 also has the swarm's key.
 Trust Simulator::World::trust_of(PeerNumber number) {
   const PeerKey self = key_of(id_of(number));
   Trust trust({.swarm = swarm_key(),
@@ -47,7 +47,7 @@ Trust Simulator::World::trust_of(PeerNumber number) {
   return trust;
 }
 
-/// A sound peer that finds itself out of the swarm leaves, as its host would.
+/// Lets a sound peer that no longer belongs to the swarm leave, as its host would.
 void Simulator::World::follow_trust(PeerNumber number) {
   const VirtualPeer& peer = peers[number];
   if (!peer.node || saboteurs.contains(number) || peer.node->is_leaving()) return;
@@ -63,15 +63,15 @@ std::optional<Certificate> Simulator::World::invite(PeerNumber by, const PeerKey
   std::optional<Certificate> made;
   if (peers[by].state != PeerState::up) return made;
   feed(by, {.kind = Input::Kind::command, .peer = by}, [&](Node& node, Time t, NodeEffects& out) {
-    // The invariants are checked before this returns.
+    // Record the invitation first, because watchers check invariants during this call.
     invited.insert(signers[by].id_of(key));
     made = node.invite(t, key, name, may_invite, out);
   });
   return made;
 }
 
-/// Asks a running peer that may invite, and starts with its answer; without an answer, tries again
-/// later. No ticket is from a peer that is out without knowing it.
+/// Asks a running peer that may invite, and starts with its answer. If there is no answer, tries
+/// again later. Never asks a peer that has been revoked without knowing it.
 void Simulator::World::join_by_ticket(PeerNumber number) {
   std::vector<PeerNumber> inviters;
   for (PeerNumber other = 0; other < peers.size(); ++other) {
@@ -90,7 +90,7 @@ void Simulator::World::join_by_ticket(PeerNumber number) {
   const bool arrives =
       pass(number, by, answer_bytes).copies > 0 && pass(by, number, answer_bytes).copies > 0;
   if (!arrives) return ask_later();
-  // Hostile peers have no rights to lose, and a quarter of the others only take part.
+  // Hostile peers and a quarter of the others get no right to invite.
   const bool may_invite = !saboteurs.contains(number) && number % 4 != 3;
   const auto made = invite(by, key_of(id_of(number)), "peer-" + std::to_string(number), may_invite);
   if (!made || !peers[by].node) return ask_later();
@@ -135,7 +135,7 @@ void Simulator::World::handle(Admission& event) {
        });
 }
 
-/// Like `grapevine revoke`. Returns false if the peer refuses.
+/// Acts like `grapevine revoke` at this peer. Returns false if the peer refuses.
 bool Simulator::World::revoke_by(PeerNumber number, PeerId target) {
   const VirtualPeer& peer = peers[number];
   if (peer.state != PeerState::up || saboteurs.contains(number) || !options.scenario.tickets) {
@@ -157,7 +157,8 @@ bool Simulator::World::revoke_by(PeerNumber number, PeerId target) {
   return done;
 }
 
-/// A hostile member without the right to invite makes statements about keys, which it signs itself.
+/// Lets a hostile member, which may not invite, send false statements about keys that it signs
+/// itself.
 void Simulator::World::lie_about_certificates(PeerNumber number) {
   if (peers[number].state != PeerState::up || !ticket_draws.chance(0.5)) return;
   const Trust& trust = *peers[number].node->trust();
@@ -194,7 +195,7 @@ void Simulator::World::lie_about_certificates(PeerNumber number) {
   }
   const PeerNumber to = draw_peer();
   if (to != number) send(number, to, Message(std::move(lie)));
-  // The stranger also asks a peer by itself.
+  // The stranger also shows itself to a peer.
   const PeerNumber there = draw_peer();
   if (kind != 4 || peers[there].state != PeerState::up || saboteurs.contains(there)) return;
   Certificates shown{.certificates = trust.own_chain()};

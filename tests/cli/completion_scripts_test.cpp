@@ -1,4 +1,4 @@
-// Completion scripts: all of them have what the parser has, and bash completes by its own.
+// Completion scripts: each of them covers the whole parser, and bash completes as its script says.
 #include "cli/completion_scripts.hpp"
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// A parser with everything that the scripts distinguish.
+/// A parser with every kind of option that the scripts treat differently.
 std::unique_ptr<CLI::App> small_parser() {
   auto app = std::make_unique<CLI::App>("Grows vines.", "grapevine");
   app->set_version_flag("--version", "1");
@@ -33,7 +33,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The words that bash offers after these words, the last of which is being typed.
+/// The completions that bash offers after these words. The last word is still being typed.
 std::string offered(const std::string& script, const std::string& words) {
   std::array<char, 32> name{"/tmp/gv-completion-XXXXXX"};
   const int file = ::mkstemp(name.data());
@@ -64,7 +64,7 @@ TEST_CASE("bash completes commands and options and their words", "[unit]") {
   CHECK(offered(script, "grow --leaf red --q") == "--quiet\n");
   CHECK(offered(script, "press ''") == "wine\n");
   CHECK(offered(script, "press wine ''") == "1 2\n");
-  // Nothing is offered where a file belongs, and bash then offers files by itself.
+  // Our script offers nothing where a file name is expected. Bash then offers files itself.
   CHECK(offered(script, "grow ''") == "\n");
   CHECK(offered(script, "grow --length ''") == "\n");
   CHECK(has(script, "complete -o default -F _grapevine grapevine"));

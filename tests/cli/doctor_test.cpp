@@ -1,4 +1,4 @@
-// `grapevine doctor`: what it makes of the states that machines can be in, without such machines.
+// `grapevine doctor`: how it judges the states a machine can be in, without needing such machines.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -68,7 +68,7 @@ TEST_CASE("a limit of descriptors is judged by the number of partners", "[unit]"
 }
 
 TEST_CASE("TCP buffers have to hold four times bandwidth times round trip", "[unit]") {
-  // 1 Gbit/s times 50 ms are 6.25 MB.
+  // 1 Gbit/s times 50 ms is 6.25 MB.
   TcpBuffers buffers{.receive = BufferLimit{4096, 131072, 25000000},
                      .send = BufferLimit{4096, 16384, 24999999}};
   const Diagnoses found = judge(buffers);
@@ -90,7 +90,7 @@ TEST_CASE("a port that the given folder's own peer uses is no error", "[unit]") 
 }
 
 TEST_CASE("memory is judged by parameters times copies", "[unit]") {
-  // A million floats in six copies take 24 MB, and the program 64 MiB.
+  // Six copies of a million floats take 24 MB, and the program takes 64 MiB.
   constexpr std::uint64_t needed = 24000000 + (64 << 20);
   MemoryState memory{.available_bytes = needed, .parameters = 1000000, .copies = 6};
   CHECK(judge(memory).health == Health::ok);
@@ -154,7 +154,7 @@ TEST_CASE("a ticket that has expired and a clock that is wrong are named with bo
   CHECK(says(late, "2026-01-01 12:00:00 UTC"));
   CHECK(says(late, "2026-01-01 13:00:00 UTC"));
   CHECK(judge(TicketState{.expires_s = noon + 3600, .now_s = noon}).health == Health::ok);
-  // No ticket is made for longer than a certificate lasts.
+  // No ticket is valid for longer than a certificate.
   const Diagnosis early = judge(TicketState{.expires_s = noon + 86'400 * 60, .now_s = noon});
   CHECK(early.health == Health::warning);
 
@@ -178,7 +178,7 @@ TEST_CASE("two clocks are compared beyond what the way between them hides", "[un
   CHECK(judge(clock).health == Health::ok);
   clock.uncertainty = 100ms;
   CHECK(judge(clock).health == Health::warning);
-  // The clocks are an hour apart, which is too much for certificates.
+  // The clocks are an hour apart, which is too far for certificates.
   clock.theirs_us = noon_us - 3'600'000'000;
   CHECK(judge(clock).health == Health::warning);
   clock.has_certificates = true;
@@ -189,13 +189,13 @@ TEST_CASE("two clocks are compared beyond what the way between them hides", "[un
 }
 
 TEST_CASE("a measured lane is shown with the time for the model", "[unit]") {
-  // 4 MB at 8 Mbit/s.
+  // The model takes 4 MB, and the lane carries 8 Mbit/s.
   const Diagnosis found =
       judge(LaneSpeed{.round_trip = 80ms, .bits_per_second = 8e6, .model_bytes = 4'000'000});
   CHECK(found.health == Health::ok);
   CHECK(says(found, "round trip 80 ms, 8 Mbit/s"));
   CHECK(says(found, "takes 4 s"));
-  // A limit of the measurement is no fault of the link.
+  // If the measurement itself sets the limit, the link is not to blame.
   CHECK(
       judge(LaneSpeed{.bits_per_second = 1e9, .is_bounded = true, .expected_bits = 1e10}).health ==
       Health::ok);
@@ -286,7 +286,7 @@ TEST_CASE("doctor refuses data outside of a joined peer's folder unless it is to
   CHECK(allowed.run.is_sound());
   CHECK(allowed.run.data_problems.empty());
 
-  // The peer was started with that folder, or by a program that has the data.
+  // The peer was started with this data folder or, further below, by a program that has the data.
   REQUIRE(write_data_place(run, {.folder = data.string()}));
   const Patient started = admit({.subjects = {run.string()}}, problems);
   CHECK(started.run.data_problems.empty());

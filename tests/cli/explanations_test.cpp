@@ -1,4 +1,4 @@
-// `grapevine explain`: every event, reason and exit code has an entry, and names are found.
+// `grapevine explain`: every event, reason and exit code has an entry that can be found by name.
 #include "cli/explanations.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@
 namespace gv {
 namespace {
 
-/// True for sentences that each begin with a capital letter and end with a full stop, and have
-/// more than two words.
+/// True if each sentence begins with a capital letter, ends with a full stop and has more than two
+/// words.
 bool are_sentences(const std::string& text) {
   if (!text.ends_with('.') || text.starts_with(' ')) return false;
   static const std::regex end(R"(\.\s+)");

@@ -1,4 +1,4 @@
-// Commands that read and write model files: what they refuse, and what they read in its place.
+// Commands that read and write model files: which files they refuse, and which they read instead.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@
 namespace gv {
 namespace {
 
-/// The exit code of a command with these words; -1 if it ends without one.
+/// The exit code of a command with these arguments; -1 if it ends without one.
 int exit_code_of(void (*add)(CLI::App&), const std::string& words) {
   CLI::App app;
   add(app);
@@ -74,7 +74,7 @@ TEST_CASE("a torn newest checkpoint of a folder gives way to the one before", "[
   const std::string out = (folder.path() / "whole.safetensors").string();
   CHECK(exit_code_of(add_merge, "merge " + peer.string() + " --out " + out) == 0);
   CHECK(std::filesystem::exists(out));
-  // If none can be read, the message is about the newest.
+  // If no file is readable, the newest is named.
   std::filesystem::resize_file(before, 10);
   CHECK(model_file_at(peer.string()) == newest.string());
 }
@@ -97,7 +97,7 @@ TEST_CASE("matrices of a model are exported as ternary weights if asked for", "[
   REQUIRE(exit_code_of(add_export, words) == 0);
   CHECK(written("dense1.weight") == matrix);
   REQUIRE(exit_code_of(add_export, words + " --ternary") == 0);
-  // The magnitudes' mean is 1.25, so the threshold is 0.875.
+  // The mean of the magnitudes is 1.25, so the threshold is 0.875.
   CHECK(written("dense1.weight") == std::vector<float>{2, -2, 0, 0});
   CHECK(written("dense1.bias") == biases);
   REQUIRE(write_safetensors(from, {{"dense1.bias", {2}, biases}}, {}).empty());

@@ -79,7 +79,7 @@ class Cluster {
         ++placed;
       }
       REQUIRE((parts[to].receive(peer(from), block, out) || parts[to].unsound_from()));
-      REQUIRE_FALSE(parts[to].receive(peer(from), block, out));  // A repetition changes nothing.
+      REQUIRE_FALSE(parts[to].receive(peer(from), block, out));  // A repeat changes nothing.
       post(to, out);
     }
   }
@@ -87,16 +87,16 @@ class Cluster {
   std::vector<std::shared_ptr<Vector>> inputs;
   std::vector<Vector> untouched;
   std::deque<AllReduce> parts;
-  std::size_t placed = 0;  ///< Number of blocks read directly into their place.
-  /// A rank and a factor: each block that the rank sends is that much longer.
+  std::size_t placed = 0;  ///< Number of blocks that were read directly into their final place.
+  /// A rank and a factor: the values of each block from that rank are scaled by the factor.
   std::optional<std::pair<std::size_t, float>> longer;
-  /// A rank and a value: each block that the rank sends gets the value in one place.
+  /// A rank and a value: one element of each block from that rank is set to the value.
   std::optional<std::pair<std::size_t, float>> poison;
 
  private:
   struct Link {
     std::deque<Transfer> transfers;
-    std::span<std::byte> place;  ///< The place of the first transfer, half of which has arrived.
+    std::span<std::byte> place;  ///< The memory for the first transfer, if half of it has arrived.
   };
 
   /// Delivers the first half of the link's next block, if its receiver has a place for it.
@@ -141,7 +141,7 @@ class Cluster {
   std::map<std::pair<std::size_t, std::size_t>, Link> links_;
 };
 
-/// Cuts `elements` into `count` buckets, the last elements first.
+/// Splits `elements` into `count` buckets. The first bucket has the last elements.
 std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
   std::vector<Range> buckets;
   for (std::size_t i = count; i-- > 0;) {
@@ -151,7 +151,7 @@ std::vector<Range> buckets_of(std::size_t elements, std::size_t count) {
   return buckets;
 }
 
-/// A part for each rank. Their sizes differ, and one is empty.
+/// One part for each rank. The parts differ in size, and one is empty.
 std::vector<Range> unlike_parts(std::size_t ranks) {
   std::vector<Range> parts;
   std::size_t end = 0;
@@ -206,7 +206,8 @@ TEST_CASE("everybody gets the weighted sum in the same bits however blocks are d
         sum += term;
         size += std::abs(term);
       }
-      // Each rank adds one rounding of a product and one of an addition; the scale adds one more.
+      // Each rank adds two roundings, one of a product and one of an addition. The scale adds one
+      // more.
       CHECK(results.back()[i] == Approx(sum).margin(2e-7 * size * static_cast<double>(ranks + 1)));
     }
   }
@@ -221,7 +222,8 @@ TEST_CASE("what sums without rounding is the serial sum bit for bit", "[allreduc
   Cluster cluster(
       {.generation = 99, .algorithm = algorithm, .buckets = buckets_of(elements, 3), .segment = 16},
       ranks, elements, Rng(ranks));
-  // Multiples of 2^-10 below 16. Sums of nine need 17 of the 24 bits, so nothing is rounded.
+  // The inputs are multiples of 2^-10 below 16. Sums of nine need 17 of the 24 bits, so nothing is
+  // rounded.
   Rng rng(7);
   std::vector<float> expected(elements);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -244,7 +246,7 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(1, 2, 3, 5, 8);
   CAPTURE(to_string(algorithm), ranks);
-  // The parts are followed by values to sum.
+  // After the parts come values that are summed.
   const std::vector<Range> parts = unlike_parts(ranks);
   const std::size_t gathered = parts.back().end;
   const std::size_t elements = gathered + 60;
@@ -275,8 +277,8 @@ TEST_CASE("parts are gathered beside what is summed, as their ranks have them",
         for (const Vector& input : cluster.untouched) sum += 0.125 * input[i];
         REQUIRE(result[i] == Approx(sum).margin(1e-5));
       }
-      // Each rank passes on every part except that of the next in the ring, and its share of the
-      // sums.
+      // Each rank passes on every part except that of the next rank in the ring, plus its share of
+      // the sums.
       const std::size_t next = (rank + 1) % ranks;
       if (ranks > 1 && algorithm == ReduceAlgorithm::ring && 30 % ranks == 0) {
         CHECK(part.bytes_sent() ==
@@ -319,7 +321,7 @@ TEST_CASE("what no sound peer sends stops at the first sound peer, which names i
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const float value = GENERATE(std::numeric_limits<float>::quiet_NaN(),
                                -std::numeric_limits<float>::infinity(), -0x1p100F);
-  // The second size does not fit a processor's cache.
+  // Vectors of the second size do not fit into a processor's cache.
   const std::size_t elements = GENERATE(100, 1100000);
   if (elements > 100 && ranks != 3) return;
   CAPTURE(to_string(algorithm), ranks, value, elements);
@@ -354,7 +356,7 @@ TEST_CASE("however large the values of a hostile peer, no sound one is found uns
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const auto n = static_cast<float>(ranks);
-  // The last but one is the largest sum that the next peer accepts.
+  // The third value is the largest sum that the next peer accepts.
   const float times = GENERATE_COPY(1.0F, 3.5F, 4 * n - 1, 5 * n);
   CAPTURE(to_string(algorithm), ranks, times);
   constexpr std::size_t elements = 100;
@@ -392,7 +394,7 @@ TEST_CASE("a peer that sends far longer values than ours is named, and they ente
                      .norm_cap = 10,
                      .unweighted_from = elements - 2},
                     ranks, elements, Rng(hostile));
-    // The numbers behind the vector count no samples of it, and may be any.
+    // The unweighted numbers after the vector are not part of it, so they may have any value.
     for (auto& input : cluster.inputs) input->back() = 1e6f * static_cast<float>(1 + hostile);
     cluster.longer = {hostile, factor};
     cluster.begin(std::vector<float>(ranks, 1.0f));
@@ -429,8 +431,8 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
           "[allreduce][all_reduce]") {
   struct Format {
     WireFormat wire;
-    double error;  ///< Error of the sum, relative to the norm of all inputs.
-    double bytes;  ///< Bytes sent, relative to plain pieces.
+    double error;  ///< Largest error of the sum, relative to the norm of all inputs.
+    double bytes;  ///< Largest number of bytes sent, relative to plain pieces.
   };
   const auto format = GENERATE(
       Format{{Codec::fp16, false}, 1e-3, 0.51}, Format{{Codec::bf16, false}, 1e-2, 0.51},
@@ -461,7 +463,7 @@ TEST_CASE("coded sums are the same bits for everybody, near the exact ones, and 
       sum += (i < elements - 3 ? weight : 1.0) * static_cast<double>(input[i]);
     }
     if (i >= elements - 3) {
-      CHECK(static_cast<double>(result[i]) == sum);  // Exact with every codec.
+      CHECK(static_cast<double>(result[i]) == sum);  // Every codec keeps these values exact.
       continue;
     }
     squares += sum * sum;
@@ -496,12 +498,12 @@ TEST_CASE("sparse inputs make sparse pieces", "[allreduce][all_reduce]") {
   cluster.run();
   for (const AllReduce& part : cluster.parts) {
     REQUIRE(part.done());
-    // The sum of eight has values at 22 % of its places, with 6 bytes each instead of 4.
+    // The sum of eight vectors has values at 22 % of its places. Each takes 6 bytes instead of 4.
     CHECK(part.bytes_sent() < 2 * elements * sizeof(float) * 7 / 8 / 3);
     for (std::size_t i = 0; i < elements; ++i) {
       float sum = 0;
       for (const Vector& input : cluster.untouched) sum += input[i];
-      REQUIRE((*part.result())[i] == sum);  // These are small integers, so there is no rounding.
+      REQUIRE((*part.result())[i] == sum);  // Sums of small integers are not rounded.
     }
   }
 }
@@ -517,7 +519,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   const auto block = [&](PieceName piece, std::uint64_t generation, std::size_t length) {
     return Block{piece_id(peer(1), generation, piece), 0, bytes.first(length)};
   };
-  // Rank 0 of two receives the first half in round 0 (chunk 1 of the ring: elements 4 to 8).
+  // In round 0 rank 0 of two receives chunk 1 of the ring, which is elements 4 to 8.
   const PieceName piece{.operation = 3, .bucket = 0, .round = 0, .segment = 0};
   CHECK_FALSE(part.receive(peer(1), block({.operation = 4}, 5, 16), out));
   CHECK_FALSE(part.receive(peer(1), block({.operation = 3, .bucket = 1}, 5, 16), out));
@@ -531,7 +533,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   TransferId other_kind = piece_id(peer(1), 5, piece);
   other_kind.kind = TransferKind::state;
   CHECK_FALSE(part.receive(peer(1), {other_kind, 0, bytes.first(16)}, out));
-  // Blocks that do not belong to us have no place either.
+  // Blocks that do not belong to this collective have no place either.
   const auto place = [&](std::size_t from, PieceName name, std::uint64_t generation,
                          std::size_t length) {
     return part.place(peer(from), piece_id(peer(from), generation, name), 0, length);
@@ -542,7 +544,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   CHECK(place(1, piece, 6, 16).empty());
   CHECK(place(1, piece, 5, 12).empty());
   CHECK(place(2, piece, 5, 16).empty());
-  // The second half, which comes back in round 1, has not been summed yet.
+  // The other half returns as a result in round 1. It has not been summed yet, so it has no place.
   CHECK(place(1, {.operation = 3, .round = 1}, 5, 16).empty());
   CHECK(place(1, piece, 5, 16).data() ==
         std::as_writable_bytes(std::span(*part.result()).subspan(4)).data());

@@ -1,4 +1,4 @@
-// DOWNPOUR without waiting, in a star and through a tree, and slices, against serial references.
+// Asynchronous DOWNPOUR in a star and through a tree, and slices, compared with serial references.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <deque>
@@ -11,8 +11,8 @@ namespace {
 
 using Vector = MixingLab::Vector;
 
-/// A star of peers that never wait. One worker makes a round at a time; the centre makes one at
-/// once.
+/// A star of peers that never wait. Workers make rounds one at a time. The centre makes a round as
+/// soon as a message arrives.
 class Star {
  public:
   Star(std::size_t workers, const Vector& start)
@@ -29,7 +29,8 @@ class Star {
     send(0);
   }
 
-  /// The worker makes a step along `gradient` and mixes the messages that it has by then.
+  /// The worker makes a step along `gradient` and, if `gets_mail`, mixes the messages that have
+  /// arrived.
   void turn(std::size_t worker, const Vector& gradient, double rate, bool gets_mail) {
     mixers_[worker].begin_round(rounds_[worker], models_[worker]);
     for (std::size_t k = 0; k < gradient.size(); ++k) models_[worker][k] -= rate * gradient[k];
@@ -43,7 +44,7 @@ class Star {
   }
 
   const std::vector<Vector>& models() const { return models_; }
-  /// Messages that wait for the worker.
+  /// Number of messages waiting for the worker.
   std::size_t waiting(std::size_t worker) const { return mail_[worker].size(); }
 
  private:
@@ -63,8 +64,8 @@ class Star {
 
 }  // namespace
 
-// Dean 2012, section 4.1: a worker sends its change and goes on from the newest model that it was
-// sent. The centre adds changes as they arrive, and answers their senders.
+// Dean 2012, section 4.1: a worker sends its change and continues from the newest model that it has
+// received. The centre adds changes as they arrive, and answers each sender.
 TEST_CASE("asynchronous DOWNPOUR is a parameter server that is written in a few lines", "[unit]") {
   constexpr std::size_t workers = 4;
   const auto targets = drawn_models(workers + 1, 3);
@@ -107,7 +108,7 @@ TEST_CASE("a tree of servers brings every change to its root once", "[unit]") {
   };
   constexpr int rounds = 10;
   lab.rounds(rounds, constant, 0.5);
-  // Two servers are one round away from the root, and their four workers two.
+  // The two servers are one round away from the root, and their four workers are two rounds away.
   CHECK(lab.models()[0] == Vector(2, 0.5 * (2 * rounds + 4 * (rounds - 1))));
   CHECK(lab.refused() == 0);
 }
@@ -126,7 +127,8 @@ TEST_CASE("a tree of servers and a star come to the same optimum", "[unit]") {
     MixingLab lab({.topology = {.kind = kind}, .kind = MixKind::downpour, .centre_rests = true},
                   std::vector<Vector>(7, Vector(3, 0)));
     lab.rounds(3000, gradient, 0.005);
-    // Workers step at models of different ages, which moves the end by about the rate.
+    // Workers compute gradients at models of different ages, which shifts the result by about the
+    // learning rate.
     CHECK(largest_difference(lab.models()[0], mean) < 0.05);
   }
 }
@@ -134,7 +136,7 @@ TEST_CASE("a tree of servers and a star come to the same optimum", "[unit]") {
 TEST_CASE("slices of a separable loss make the steps of one peer", "[unit]") {
   const auto targets = std::vector<Vector>(5, drawn_models(1, 7).front());
   const auto gradient = pulls_to(targets);
-  // Five peers of three slices: two of the slices have two peers each.
+  // With three slices on five peers, two of the slices have two peers each.
   for (const std::size_t peers : {3, 5}) {
     MixingLab lab({.topology = {.kind = TopologyKind::complete},
                    .fragments = 3,
@@ -181,11 +183,11 @@ TEST_CASE("who hears nothing keeps enough of its weight in push-sum without wait
     fast.mix(round++, x, {});
   };
   while (round < 200) turn();
-  // 1, 1/2, 1/4 and 1/8 were halved, and no more.
+  // The weights 1, 1/2, 1/4 and 1/8 were halved. Smaller weights were not.
   CHECK(mail.size() == 4);
   CHECK(fast.weight() == 1.0 / 16);
   CHECK(x == std::vector<float>{1, 2});
-  // Nothing is lost: with all messages the peers hold the sum.
+  // Nothing is lost: once all messages have arrived, the peers hold the sum.
   slow.mix(0, y, mail);
   CHECK(fast.weight() + slow.weight() == 2);
   for (std::size_t k = 0; k < 2; ++k) {
@@ -193,7 +195,7 @@ TEST_CASE("who hears nothing keeps enough of its weight in push-sum without wait
         fast.weight() * static_cast<double>(x[k]) + slow.weight() * static_cast<double>(y[k]);
     CHECK(sum == Approx(4 + 2 * static_cast<double>(k)));
   }
-  // It sends again once it has got some.
+  // The peer sends again once it has received messages.
   slow.begin_round(1, y);
   slow.end_steps(y, 0.1, 1);
   fast.mix(round++, x, slow.messages(1, y));

@@ -1,5 +1,5 @@
-// Random numbers are the same everywhere, and fair. Fingerprints tell vectors apart. Names can be
-// looked up in both directions.
+// Random numbers are fair and the same everywhere. Different vectors have different fingerprints.
+// Names can be looked up in both directions.
 #include <array>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -26,8 +26,8 @@
 namespace gv {
 
 TEST_CASE("a seed fixes the stream for good", "[unit]") {
-  // The first outputs of this generator, recorded when it was written. A change would silently
-  // alter every seeded run ever recorded.
+  // The generator's first outputs, recorded when it was written. Any change would silently alter
+  // every seeded run recorded so far.
   Rng rng(1);
   CHECK(rng.next() == 0xb3f2af6d0fc710c5ULL);
   CHECK(rng.next() == 0x853b559647364ceaULL);
@@ -55,7 +55,7 @@ struct Outer {
 }  // namespace
 
 TEST_CASE("the canonical bytes of a struct are written down for good", "[unit]") {
-  // Signatures are over these bytes, so a change of one byte makes all statements worthless.
+  // Signatures cover these bytes, so changing a single byte would invalidate all statements.
   const std::vector<int> expected = {2, 0,    0,    0,    'd',  '1',            // The domain.
                                      2, 1,    0,    0,    0,    0,   0, 0,      // number
                                      3, 2,                                      // colour
@@ -86,7 +86,7 @@ TEST_CASE("bounded draws are uniform", "[unit]") {
   for (int i = 0; i < draws; ++i) ++counts[rng.below(7)];
   double chi2 = 0;
   for (const int count : counts) chi2 += std::pow(count - draws / 7.0, 2) / (draws / 7.0);
-  CHECK(chi2 < 22.46);  // The 0.1 % limit of chi-squared with 6 degrees of freedom.
+  CHECK(chi2 < 22.46);  // The 0.1 % critical value of chi-squared with 6 degrees of freedom.
 }
 
 TEST_CASE("normal and gamma draws have their mean and variance", "[unit]") {
@@ -148,7 +148,7 @@ TEST_CASE("every bit of a vector of any size changes about half of its fingerpri
         flip(values[i], bit);
         const std::uint64_t changed = fingerprint(values);
         flip(values[i], bit);
-        // 64 fair coins leave [8, 56] once in 10^10 draws; this test makes 8 * 10^4.
+        // With 64 fair coins, one draw in 10^10 is outside [8, 56]. This test makes 8 * 10^4 draws.
         const int bits = std::popcount(changed ^ whole);
         CHECK((bits >= 8 && bits <= 56));
         seen.insert(changed);
@@ -158,13 +158,13 @@ TEST_CASE("every bit of a vector of any size changes about half of its fingerpri
     }
   }
   CHECK(seen.size() == count);
-  // Five standard errors of the mean of fair coins.
+  // The margin is five standard errors of the mean of fair coins.
   const double flips = static_cast<double>(count - 71);
   CHECK(std::abs(sum / flips - 32) < 5 * 4 / std::sqrt(flips));
 }
 
 TEST_CASE("two changes do not cancel in a fingerprint", "[unit]") {
-  // Flips signs and lowest bits, whose changes would cancel in a plain sum or product of words.
+  // Flips signs and lowest bits. In a plain sum or product of words, two such changes would cancel.
   std::set<std::uint64_t> seen;
   std::size_t count = 0;
   std::vector<float> values = ramp(40);

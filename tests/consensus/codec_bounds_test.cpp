@@ -1,4 +1,4 @@
-// How far a rule may go with a lossy codec: the bounds, and that every remedy for them trains.
+// The bounds of mixing rules with lossy codecs, and training with every remedy.
 #include "consensus/mixing/codec_bounds.hpp"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ MixRule remembering(const Codec& codec, TopologyKind topology) {
 
 TEST_CASE("a damped codec loses as little as one scale for all values can", "[unit]") {
   Rng rng(3);
-  // One draw in four makes 0.5 a 2. So the squares of the result are 4 + 2 + 1 on average, while
-  // those of the values are 5.25, and the scale is 5.25 / 7 of 2.
+  // One draw in four turns 0.5 into 2. So the result's squares sum to 4 + 2 + 1 on average, while
+  // those of the values sum to 5.25. The scale is therefore 5.25 / 7 of 2.
   const Codec ternary{.kind = CodecKind::terngrad, .damped = true};
   const Floats x = {1, -2, 0.5F, 0};
   for (int i = 0; i < 20; ++i) {
@@ -33,7 +33,7 @@ TEST_CASE("a damped codec loses as little as one scale for all values can", "[un
       CHECK((value == 0 || std::abs(value) == 1.5F));
     }
   }
-  // The same values are drawn, so a damped code is a multiple of the other.
+  // Both codecs make the same draws, so a damped code is a multiple of the undamped one.
   const Floats values = normals(512, rng);
   for (const Codec& codec : {Codec{.kind = CodecKind::terngrad}, Codec::qsgd4, drawn(0.1)}) {
     INFO(name_of(codec));
@@ -60,7 +60,8 @@ TEST_CASE("a damped codec loses as little as one scale for all values can", "[un
   }
   CHECK(usual_delta({.kind = CodecKind::terngrad}, 1024) == Approx(0.4).margin(0.02));
   CHECK(usual_delta(drawn(0.25), 1024) == 0.25);
-  // Signs of normal values keep 2 / pi of their squares, and the largest tenth 0.44.
+  // The signs of normal values keep 2 / pi of the sum of squares. The largest tenth of the values
+  // keeps 0.44 of it.
   CHECK(usual_delta({.kind = CodecKind::sign}, 1024) == Approx(0.6366).margin(0.01));
   CHECK(usual_delta({.kind = CodecKind::top_k, .fraction = 0.1}, 1024) ==
         Approx(0.439).margin(0.02));
@@ -74,7 +75,7 @@ TEST_CASE("the largest gamma follows from what a codec keeps and how far a round
   CHECK(largest_pull({.topology = {.kind = TopologyKind::complete}}, peers) == Approx(1));
   CHECK(largest_pull({.alpha = 0.25}, peers) == Approx(1).epsilon(1e-3));
   CHECK(largest_pull({}, 1) == 0);
-  // 1024 values are no multiple of ten or a hundred, so 103 and 11 of them are kept.
+  // 1024 is not a multiple of 10 or 100, so 103 and 11 values are kept.
   CHECK(largest(0.5, TopologyKind::ring) == Approx(0.5).epsilon(0.01));
   CHECK(largest(0.1, TopologyKind::ring) == Approx(0.0789).epsilon(0.02));
   CHECK(largest(0.5, TopologyKind::complete) == Approx(0.6667).epsilon(0.01));
@@ -108,17 +109,17 @@ TEST_CASE("without memory noise leaves the floor that is said", "[unit]") {
                .gamma = 0.5,
                .codec = {.kind = CodecKind::terngrad}};
   const double omega = 1 / usual_delta(rule.codec, 1024) - 1;
-  constexpr double c = 7.0 / 8 * 0.5 / 1.5;  // Seven of eight eigenvalues are 1.
+  constexpr double c = 7.0 / 8 * 0.5 / 1.5;  // Seven of the eight eigenvalues are 1.
   CHECK(floor_of_noise(rule, peers) == Approx(omega * c / (1 - omega * c)).epsilon(1e-3));
   rule.gamma = 1;
   CHECK(std::isinf(floor_of_noise(rule, peers)));
   rule.codec = Codec::qsgd8;
   CHECK(floor_of_noise(rule, peers) < 1e-3);
-  // Signs of weights of 1/2 in a ring change for ever, and noise adds up.
+  // In a ring with weights of 1/2 differences keep flipping their signs, and noise adds up.
   CHECK(std::isinf(floor_of_noise({.alpha = 0.5, .codec = Codec::qsgd8}, peers)));
 }
 
-/// Applies a remedy. `second` applies the alternative that follows ", or " in it.
+/// Applies a remedy. If it offers an alternative after ", or ", `second` selects that one.
 MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
   const std::size_t other = remedy.find(", or ");
   std::string text = remedy;
@@ -141,8 +142,8 @@ MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
   return rule;
 }
 
-/// True if the mean of peers with different targets comes near the mean of the targets, and peers
-/// are no further apart than alone, which would be by 7/8 in each element.
+/// True if the peers' mean comes close to the mean of their different targets, and the peers end no
+/// further apart than without mixing, where their squared spread would be 7/8 in each element.
 bool trains(const MixRule& rule) {
   constexpr std::size_t elements = 128;
   const auto targets = drawn_models(peers, elements, 3);

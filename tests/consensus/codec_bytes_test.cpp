@@ -35,7 +35,7 @@ TEST_CASE("sizes of lossy codes are exact") {
     CHECK(size(CodecKind::terngrad, d) == scales + (d + 3) / 4);
     CHECK(size(CodecKind::sign, d) == scales + (d + 7) / 8);
     CHECK(size(CodecKind::random_k, d, 1) == 8 + 4 * d);
-    CHECK(size(CodecKind::top_k, d, 1) == 12 + 4 * d);  // Without indices, which would cost more.
+    CHECK(size(CodecKind::top_k, d, 1) == 12 + 4 * d);  // Indices would take more bytes.
   }
   CHECK(size(CodecKind::random_k, 1000) == 8 + 10 * 4);
   CHECK(size(CodecKind::random_k, 1001) == 8 + 11 * 4);
@@ -125,7 +125,7 @@ TEST_CASE("scales below zero and levels above the last are refused") {
   }
   const Codec five{.kind = CodecKind::qsgd, .levels = 5};
   Bytes bytes = encoded(five, {0, 5, 5}, rng);
-  bytes[4] = std::byte{0x55};  // The two codes take four bits each: 5 and 5.
+  bytes[4] = std::byte{0x55};  // The two codes of this byte take four bits each: 5 and 5.
   CHECK(decode(five, bytes, out));
   bytes[4] = std::byte{0x65};
   CHECK_FALSE(decode(five, bytes, out));
@@ -137,7 +137,7 @@ TEST_CASE("a stream with another number of values is no top k") {
   Bytes bytes = encoded(codec, normals(100, rng), rng);
   Floats out(100);
   CHECK(decode(codec, bytes, out));
-  // The same bytes marked as another form, as another codec, and with indices out of order.
+  // The same bytes marked as another form, marked as another codec, or with indices out of order.
   Bytes dense = bytes;
   dense[0] = std::byte{1};
   CHECK_FALSE(decode(codec, dense, out));
@@ -149,7 +149,7 @@ TEST_CASE("a stream with another number of values is no top k") {
   CHECK_FALSE(decode(codec, unsorted, out));
   Bytes other = encoded({.kind = CodecKind::top_k, .fraction = 0.2}, normals(100, rng), rng);
   CHECK_FALSE(decode(codec, other, out));
-  // Four values written densely take as many bytes as two with their indices.
+  // Four dense values take as many bytes as two values with their indices.
   const Codec all{.kind = CodecKind::top_k, .fraction = 1};
   const Bytes two =
       encode(SparseVector::sparse(4, std::vector<std::size_t>{1, 3}, {1, 2}), Codec::identity, rng);
@@ -184,7 +184,7 @@ TEST_CASE("any bytes give finite values or are refused") {
   CHECK(refused > 1000);
 }
 
-// Recorded on x86. Peers that keep copies of each other's models decode the same bytes.
+// Recorded on x86. Peers that keep copies of each other's models must decode the same values.
 TEST_CASE("codecs write the same bytes and read the same values on every machine") {
   Rng rng(24);
   std::string written;

@@ -1,4 +1,4 @@
-// What each kind of lossy codec does to values: which it keeps, and how much it loses.
+// What each kind of lossy codec does to values: which it keeps, and how large the error is.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -27,7 +27,7 @@ TEST_CASE("ternary values vary by the largest times the sum less the squares") {
     }
     error += squared_distance(result, x) / 2000;
   }
-  // The mean of 2000 sums of 500 squares varies by half a percent.
+  // The mean of 2000 errors, each summed over 500 values, varies by half a percent.
   CHECK(error == Approx(m * magnitudes - squares(x)).epsilon(0.02));
 }
 
@@ -40,12 +40,13 @@ TEST_CASE("signs lose exactly what their formula says") {
     for (const double value : x) magnitudes += std::abs(value);
     const double delta = magnitudes * magnitudes / (512 * squares(x));
     const double error = squared_distance(passed_through({.kind = CodecKind::sign}, x, rng), x);
-    // The scale is rounded to float. Around the best scale the error is flat.
+    // The scale is rounded to float. That hardly matters, because the error is flat around the best
+    // scale.
     REQUIRE(error == Approx((1 - delta) * squares(x)).epsilon(1e-6));
     left += error / squares(x) / 400;
   }
-  // Normally distributed values lose 1 - 2/pi. The loss of one vector varies by 0.015, the mean of
-  // 400 by 0.0008. (A thousand values drawn by another program gave 0.3702.)
+  // Normally distributed values lose 1 - 2/pi. The loss of one vector varies by 0.015, and the mean
+  // of 400 losses by 0.0008. (A thousand values drawn by another program gave 0.3702.)
   CHECK(left == Approx(1 - 2 / std::numbers::pi).margin(0.003));
 }
 
@@ -93,11 +94,11 @@ TEST_CASE("random places are each as likely and known from eight bytes") {
     REQUIRE(std::ranges::count(result, 4.0f) == 3);
     together += result[0] != 0 && result[11] != 0;
   }
-  // Five standard deviations of 10000 draws: with probability 1/4 for one index, and 3/12 * 2/11
-  // for a pair.
+  // The margins are five standard deviations of 10000 draws. The probability is 1/4 for one index
+  // and 3/12 * 2/11 for a pair.
   for (const int count : counts) CHECK(std::abs(count - 2500) < 5 * 43.4);
   CHECK(std::abs(together - 455) < 5 * 20.9);
-  // Equal seeds draw equal indices whatever the values, so no peer has to be told them.
+  // Equal seeds draw equal indices for any values, so the indices need not be sent.
   Rng one(12), other(12);
   const Bytes a = encoded(codec, x, one);
   const Bytes b = encoded(codec, Floats(12, -2.0f), other);

@@ -1,4 +1,4 @@
-// Lossy codecs of all kinds, and vectors to pass through them.
+// Lossy codecs of all kinds, and vectors to encode with them.
 #pragma once
 
 #include <cmath>

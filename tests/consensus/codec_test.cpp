@@ -1,4 +1,4 @@
-// Every lossy codec obeys its traits. The laws are generated from the traits.
+// Every lossy codec obeys its traits. The checks are derived from the traits.
 #include "consensus/codec/codec.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// The codecs that have a certain trait, for vectors of this size.
+/// The codecs whose traits for vectors of this size satisfy `wanted`.
 std::vector<Codec> those(const std::function<bool(const CodecTraits&)>& wanted,
                          std::size_t elements) {
   std::vector<Codec> found;
@@ -56,7 +56,7 @@ double sum(const std::vector<double>& values) {
   return total;
 }
 
-/// The vector for which a codec with s levels loses the largest fraction, see CodecTraits.
+/// The vector of which a codec with s levels loses the largest fraction. See CodecTraits.
 Floats worst_for_levels(double s, std::size_t n) {
   Floats values(n, static_cast<float>(s / (s + std::sqrt(s * s + static_cast<double>(n - 1)))));
   values.back() = static_cast<float>(s);
@@ -94,7 +94,7 @@ TEST_CASE("kinds are what the table says of them") {
   CHECK(traits(CodecKind::top_k).delta == 0.01);
   CHECK(traits(CodecKind::random_k).omega == 99);
   CHECK(traits(CodecKind::sign).delta == 1.0 / 512);
-  // The figures in codec/qsgd for 127 and 7 levels.
+  // These are the figures in codec/qsgd for 127 and 7 levels.
   CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 127}, 512).omega ==
         Approx(0.0079).epsilon(0.01));
   CHECK(traits_of({.kind = CodecKind::qsgd, .levels = 7}, 512).omega == Approx(1.19).epsilon(0.01));
@@ -128,10 +128,11 @@ TEST_CASE("unbiased codecs are right on average and vary as their formula says")
     }
     INFO(name_of(codec) << " of " << d);
     for (std::size_t i = 0; i < d; ++i) {
-      // Five standard errors of the mean, plus the rounding of results to float.
+      // The margin is five standard errors of the mean, plus the rounding of results to float.
       REQUIRE(std::abs(sums[i] / rounds - x[i]) <= 5 * std::sqrt(variances[i] / rounds) + 1e-6);
     }
-    // The mean of 4000 squared errors is accurate to a tenth for one value, and better for more.
+    // The mean of 4000 squared errors is accurate to a tenth for one value, and more accurate for
+    // several.
     CHECK(error == Approx(sum(variances)).epsilon(0.1).margin(1e-6));
   }
 }
@@ -149,7 +150,7 @@ TEST_CASE("unbiased codecs never vary more than omega and there is a vector that
       const double s = codec.kind == CodecKind::qsgd ? codec.levels : 1;
       Floats worst = worst_for_levels(s, std::min<std::size_t>(d, 512));
       worst.resize(d);
-      // Allows for the rounding of the vector to float.
+      // The tolerance allows for the rounding of the vector to float.
       CHECK(sum(variances_of(codec, worst)) == Approx(omega * squares(worst)).epsilon(1e-5));
     }
   }
@@ -206,7 +207,7 @@ TEST_CASE("the smallest and largest numbers pass through every codec") {
         const Floats result = passed_through(codec, x, rng);
         REQUIRE(result.size() == d);
         if (traits.lossless || codec.kind == CodecKind::top_k) CHECK(result == x);
-        // A single value is the largest of its bucket.
+        // A single non-zero value is the largest in its bucket.
         if (codec.kind == CodecKind::qsgd || codec.kind == CodecKind::terngrad) CHECK(result == x);
       }
       CHECK(passed_through(codec, Floats(d), rng) == Floats(d));
@@ -230,7 +231,7 @@ TEST_CASE("linear codes of generators in one state sum to the code of the sum") 
     const Floats code_x = code(x), code_y = code(y), code_both = code(both);
     INFO(name_of(codec));
     for (std::size_t i = 0; i < d; ++i) {
-      // Each of the three codes is rounded once, at values below 1000.
+      // Each of the three codes is rounded once. All values are below 1000.
       REQUIRE(code_both[i] == Approx(code_x[i] + code_y[i]).margin(3e-4));
       REQUIRE((code_both[i] == 0) == (code_x[i] == 0));
     }
@@ -247,8 +248,8 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
   Rng rng(16);
   for (const Codec& codec : codecs) {
     const CodecTraits traits = traits_of(codec, d);
-    // Unbiased codecs must send scaled-down values: otherwise the memory varies more than the
-    // message, and grows.
+    // Values for unbiased codecs must be scaled down before they are sent. Otherwise the memory
+    // varies more than the message, and grows.
     const double shrink = 1 / (1 + (traits.delta > 0 ? 0 : traits.omega));
     const double delta = traits.delta > 0 ? traits.delta : shrink;
     Floats memory(d);
@@ -272,7 +273,7 @@ TEST_CASE("what was sent and what is remembered is what there was with every cod
       }
     }
     INFO(name_of(codec));
-    // Each round rounds twice, by at most half of 2^-23 of the value.
+    // Each round makes two roundings, each by at most half of 2^-23 of the value.
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(std::abs(sent[i] + memory[i] - given[i]) <= rounds * 0x1p-23 * largest);
     }

@@ -1,5 +1,5 @@
-// Laws of every gradient compressor in the table: what it sends, what it keeps, and what comes
-// back.
+// Laws of every gradient compressor in the table: what it sends, what it keeps, and what it
+// decodes.
 #include "consensus/compression/compressors.hpp"
 
 #include <algorithm>
@@ -26,10 +26,10 @@ namespace {
 
 constexpr std::size_t elements = 2100;
 constexpr std::size_t peers = 3;
-constexpr std::uint32_t samples = 2;  // Samples of each peer.
-/// A layer with 40 outputs and 50 inputs. Its biases are before and after it.
+constexpr std::uint32_t samples = 2;  // Number of samples that each peer has.
+/// A layer with 40 outputs and 50 inputs. Its biases come before and after it.
 constexpr MatrixPlace layer{.begin = 10, .rows = 40, .cols = 50};
-/// Rounding of floats when gradients of size about 1 are summed over 20 steps.
+/// Rounding errors of floats when gradients of size about 1 are summed over 20 steps.
 constexpr double tolerance = 2e-4;
 
 /// Options that choose this compressor.
@@ -58,10 +58,11 @@ GradientSum sum_of(std::uint64_t number, std::size_t rank = 0) {
           .rank = rank};
 }
 
-/// The result of a peer's learner in a step.
+/// The gradient that a peer's learner computes in a step.
 struct Learned {
   std::vector<float> gradient;  ///< The mean gradient over the peer's samples.
-  /// The gradient in the form that the plan asks for, possibly with a layer's factors.
+  /// The gradient in the form that the plan asks for. It may contain a layer's factors instead of
+  /// its gradient.
   std::vector<float> given;
 };
 
@@ -91,7 +92,7 @@ Learned learn(const CompressionPlan& plan) {
   return learned;
 }
 
-/// What a peer sends. Empty if it cannot be encoded.
+/// The values that a peer sends. Empty if the gradient cannot be encoded.
 std::vector<float> encoded(GradientCompressor& by, const CompressionPlan& plan,
                            std::vector<float> given) {
   std::vector<float> out(plan.in_place ? 0 : plan.elements);
@@ -99,13 +100,13 @@ std::vector<float> encoded(GradientCompressor& by, const CompressionPlan& plan,
   return plan.in_place ? given : out;
 }
 
-/// Compares bits, because floats may hold packed values.
+/// Compares bits, because the floats may hold packed values.
 bool have_same_bits(std::span<const float> a, std::span<const float> b) {
   const auto bits = [](float value) { return std::bit_cast<std::uint32_t>(value); };
   return std::ranges::equal(a, b, {}, bits, bits);
 }
 
-/// The result of an all-reduce: parts are gathered, the rest is averaged.
+/// The result of an all-reduce: parts are gathered, and everything else is averaged.
 std::vector<float> reduced(const CompressionPlan& plan,
                            const std::vector<std::vector<float>>& sent) {
   std::vector<float> sum(plan.elements);
@@ -120,13 +121,13 @@ std::vector<float> reduced(const CompressionPlan& plan,
   return sum;
 }
 
-/// Peers that make sums together.
+/// Peers that sum their gradients.
 struct Peers {
   explicit Peers(const CompressorKind& kind) {
     for (std::size_t rank = 0; rank < peers; ++rank) own.push_back(make(kind));
   }
 
-  /// Makes one step. Adds the mean gradient, and the update that all peers make, to the totals.
+  /// Makes one step. Adds the mean gradient to `given` and the peers' common update to `taken`.
   void step(std::uint64_t number) {
     std::vector<std::vector<float>> sent;
     for (std::size_t rank = 0; rank < peers; ++rank) {
@@ -161,7 +162,7 @@ struct Peers {
 };
 
 /// Mean number of bytes that each of `n` peers sends to sum a gradient of `size` values. Also
-/// checks that all get the same result.
+/// checks that all peers get the same result.
 double bytes_sent(const CompressorOptions& options, std::size_t n, std::size_t size) {
   AllReduceShape shape;
   shape.generation = 7;
@@ -209,9 +210,9 @@ double bytes_sent(const CompressorOptions& options, std::size_t n, std::size_t s
   return bytes / static_cast<double>(n);
 }
 
-/// The distance of 4 peers to their common optimum after `steps` steps of descent, relative to the
-/// start. `forgets` turns error feedback off. Peer i minimises 1/2 sum_k h_k (x_k - c_ik)^2, with
-/// h_k from 0.1 to 1.
+/// The distance of 4 peers from their common optimum, relative to the start, after `steps` steps of
+/// gradient descent with the learning rate `rate`. `forgets` turns error feedback off. Peer i
+/// minimises 1/2 sum_k h_k (x_k - c_ik)^2, with h_k from 0.1 to 1.
 double distance_after(std::uint64_t steps, const CompressorOptions& options, double rate,
                       bool forgets = false) {
   constexpr std::size_t n = 4;
@@ -299,7 +300,7 @@ TEST_CASE("what travels fits the longest sum and is cut alike at all peers", "[u
 
 TEST_CASE("what all step by and what is kept add up to all gradients", "[unit]") {
   for (const CompressorKind& kind : compressor_kinds()) {
-    if (kind.name == "ternary") continue;  // It keeps nothing, and is right only on average.
+    if (kind.name == "ternary") continue;  // This kind keeps no error and is right only on average.
     INFO(kind.name);
     Peers all(kind);
     for (std::uint64_t number = 0; number < 20; ++number) all.step(number);
@@ -334,7 +335,7 @@ TEST_CASE("a compressor goes on from a checkpoint as if nothing had happened", "
     const auto restored = original.blank();
     for (const auto& [name, values] : original.lasting()) restored->restore(name, values);
     CHECK(restored->lasting() == original.lasting());
-    // A peer that returns begins a new generation.
+    // A peer that returns starts in a new generation.
     GradientSum sum = sum_of(0, 1);
     sum.generation = 8;
     const CompressionPlan plan = original.plan(sum);
@@ -407,8 +408,8 @@ TEST_CASE("one bit for each value takes a part of the bytes that grows with the 
   for (const std::size_t n : {2, 4, 8, 28}) {
     INFO(n << " peers");
     const double part = bytes_sent({.one_bit = true}, n, size) / bytes_sent({}, n, size);
-    // Each peer sends 18 floats for every 512 values to n - 1 others; a ring sends 2 (n - 1) / n of
-    // the values.
+    // Each peer sends 18 floats for every 512 values to each of the n - 1 others. In a ring it
+    // sends 2 (n - 1) / n of the values.
     CHECK(part == Approx(18.0 / 512 * static_cast<double>(n) / 2).epsilon(0.01));
   }
   CHECK(bytes_sent({.one_bit = true}, 29, size) == bytes_sent({}, 29, size));
@@ -416,8 +417,8 @@ TEST_CASE("one bit for each value takes a part of the bytes that grows with the 
 
 TEST_CASE("with one bit for each value descent comes near the optimum and nearer in smaller steps",
           "[unit]") {
-  // At the optimum the kept errors are proportional to the remaining gradients, and their effect on
-  // a step is proportional to the learning rate.
+  // At the optimum the errors that peers keep are proportional to the remaining gradients, and
+  // their effect on a step is proportional to the learning rate.
   const CompressorOptions bits{.one_bit = true};
   const double whole = distance_after(1500, {}, 0.05);
   const double near = distance_after(1500, bits, 0.05);
@@ -435,7 +436,8 @@ TEST_CASE("ternary values are right in the mean but for what is clipped", "[unit
   gradient[0] = 1;
   gradient[1] = -2;
   gradient[2] = 0;
-  // The deviation of the first 512 values is 0.269, so -2 and 1 become 2.5 deviations.
+  // The standard deviation of the first 512 values is 0.269, so -2 and 1 are clipped to 2.5
+  // deviations.
   const double largest = 2.5 * std::sqrt((509 * 0.0625 + 1 + 4) / 512);
   const auto own = make_compressor({.ternary = true}, size);
   std::vector<double> mean(size);
@@ -443,7 +445,7 @@ TEST_CASE("ternary values are right in the mean but for what is clipped", "[unit
     const CompressionPlan plan = own->plan({.step = step, .shares = {1, 1}, .rank = 0});
     const std::vector<float> sent = encoded(*own, plan, gradient);
     const std::vector<float> sum = reduced(plan, {sent, sent});
-    std::vector<float> both = sum;  // Both peers have drawn the same.
+    std::vector<float> both = sum;  // Both peers made the same draws.
     std::ranges::copy(sent.begin(), sent.begin() + sent.size() / 2,
                       both.begin() + static_cast<std::ptrdiff_t>(sent.size() / 2));
     const auto decoded = own->decode(plan, both);
@@ -452,9 +454,9 @@ TEST_CASE("ternary values are right in the mean but for what is clipped", "[unit
   CHECK(mean[0] == Approx(largest).epsilon(1e-5));
   CHECK(mean[1] == Approx(-largest).epsilon(1e-5));
   CHECK(mean[2] == 0);
-  // Six deviations of the mean of 4000 values of 0 or 0.673.
+  // The margin is six standard deviations of the mean of 4000 values that are 0 or 0.673.
   for (std::size_t i = 3; i < 512; ++i) REQUIRE(mean[i] == Approx(0.25).margin(0.031));
-  // If all values are alike, nothing is drawn.
+  // If all values are equal, nothing is random.
   for (std::size_t i = 512; i < size; ++i) REQUIRE(mean[i] == Approx(0.25).epsilon(1e-5));
 }
 
@@ -474,7 +476,8 @@ TEST_CASE("descent with ternary values comes near the optimum and nearer in smal
   const double whole = distance_after(1500, {}, 0.05);
   const double near = distance_after(1500, ternary, 0.05);
   const double nearer = distance_after(6000, ternary, 0.0125);
-  // The noise of a step is in proportion to the rate, and its effect to the root of that.
+  // The noise of a step is proportional to the learning rate. Its lasting effect is proportional to
+  // the square root of that rate.
   CHECK(near < whole + 0.15);
   CHECK(nearer < whole + 0.15 / 1.8);
 }
@@ -488,21 +491,22 @@ TEST_CASE("all peers draw the same values of a step and others in the next", "[u
   for (std::uint64_t step = 0; step < steps; ++step) {
     const auto own = make_compressor({.random_k_per_512 = 64}, size);
     const CompressionPlan plan = own->plan({.step = step, .shares = {1, 1}, .rank = step % 2});
-    REQUIRE(plan.elements == 64 + 64 + 35);  // An eighth of 276 values, rounded up.
+    REQUIRE(plan.elements == 64 + 64 + 35);  // Each block keeps an eighth; the last, 35 of 276.
     const auto decoded = own->decode(plan, encoded(*own, plan, gradient));
     if (step == 0) first.assign(decoded.begin(), decoded.end());
     if (step == 1) CHECK_FALSE(std::ranges::equal(decoded, first));
     for (std::size_t i = 0; i < size; ++i) times[i] += decoded[i] == 1.0F ? 1 : 0;
   }
-  // Seven deviations of the number of times that each value comes.
+  // The margin is seven standard deviations of the number of times that each value is chosen.
   for (std::size_t i = 0; i < size; ++i) {
     REQUIRE(static_cast<double>(times[i]) == Approx(steps / 8.0).margin(130));
   }
 }
 
 TEST_CASE("descent with drawn values is stable up to the bound of error feedback", "[unit]") {
-  // Curvatures are at most 1, so the mean square falls below a rate of 2 delta / (2 - delta). Just
-  // above it only values that wait unusually long grow, which few runs show.
+  // Curvatures are at most 1. So if a share delta of the values is sent, the mean square falls for
+  // rates below 2 delta / (2 - delta). Just above this bound only values that wait unusually long
+  // grow, which few runs show.
   const CompressorOptions eighth{.random_k_per_512 = 64};
   constexpr double bound = 2 * 0.125 / (2 - 0.125);
   CHECK(distance_after(1500, eighth, 0.75 * bound) < 0.1);
@@ -522,7 +526,8 @@ TEST_CASE("compressors that clash are told apart with a remedy", "[unit]") {
   CHECK(problems_of({.codec = Codec::fp16, .ternary = true}, false).size() == 1);
 }
 
-// Recorded on x86. Error feedback brings any difference in the last place into later steps.
+// Recorded on x86. With error feedback any difference in the last place carries over into later
+// steps.
 TEST_CASE("sums of compressed gradients have the same bits on every machine", "[unit]") {
   const std::map<std::string_view, std::uint64_t> recorded = {
       {"whole", 0xd0ae7df60432dbef},     {"top_k", 0x9c1e6696e3428543},

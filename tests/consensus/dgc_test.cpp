@@ -1,4 +1,4 @@
-// Deep gradient compression: with a share of 1 it equals momentum, and with less nothing is lost.
+// Deep gradient compression: a share of 1 equals momentum, and a smaller share loses nothing.
 #include "consensus/compression/dgc.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ TEST_CASE("where something was sent both buffers are zero and elsewhere they go 
     const Floats waiting = copied(dgc.waiting());
     const SparseVector sent = dgc.step(gradient, 0.1);
     const std::vector<std::size_t> places = sent.indices();
-    REQUIRE(places.size() == 20);  // Five from each block.
+    REQUIRE(places.size() == 20);  // Five values from each block.
     for (std::size_t i = 0; i < d; ++i) {
       const float u =
           nesterov ? 0.5f * (momentum[i] + gradient[i]) : 0.5f * momentum[i] + gradient[i];

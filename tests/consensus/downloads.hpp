@@ -1,4 +1,4 @@
-// Both sides of downloads in one peer, as in a gossiping peer.
+// Both sides of a download in one peer, as in a peer in mode `gossip`.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ class Downloads {
     values.resize(elements_);
     download.want(now, std::move(sources), wanted, out);
   }
-  /// Handles a message. A peer that asks is sent `snapshot`, with `version` or else a version of
-  /// its own.
+  /// Handles a message. If it requests a model, sends `snapshot` as `version` or, if `version` is
+  /// empty, as a new version of our own.
   void receive(Time now, PeerId from, const Message& message, const SnapshotPtr& snapshot,
                Effects& out) {
     download.receive(now, from, message, values, out);
@@ -65,7 +65,7 @@ class Downloads {
 
   StateDownload download;
   StateServer server;
-  std::vector<float> values;  ///< The values that `download` has so far.
+  std::vector<float> values;  ///< The values that `download` has received so far.
   std::optional<ModelVersion> version;
   std::optional<DownloadedModel> fetched;
 

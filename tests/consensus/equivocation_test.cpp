@@ -1,4 +1,4 @@
-// A proposer that tells peers different things is found out and proved to have done so.
+// A proposer that sends peers different decisions is detected, and others can prove it.
 #include "consensus/generation/equivocation.hpp"
 
 #include <catch2/catch.hpp>
@@ -24,14 +24,14 @@ std::vector<PeerId> peers_up_to(std::uint64_t last) {
   return peers;
 }
 
-/// Decisions of the same ballot are different if their steps are.
+/// Decisions of the same ballot differ if their steps do.
 Decision decision(std::uint64_t step, std::uint64_t ballot = 7) {
   const Install install =
       installed({.id = {.number = ballot, .proposer = proposer}, .version = {.step = step}});
   return decision_in(install, signer_of(PeerId{2}));
 }
 
-/// The same decision with a signature that another peer made.
+/// The same decision, but signed by another peer.
 Decision forged(std::uint64_t step) {
   Decision false_one = decision(step);
   false_one.signature = signer_of(PeerId{3}).sign({});
@@ -48,8 +48,8 @@ TEST_CASE("two peers with different decisions of a ballot find out whatever the 
     const std::vector<PeerId> present = peers_up_to(n);
     Rng rng(n);
     for (int draw = 0; draw < 300; ++draw) {
-      // The proposer, its accomplices and peers without a decision show nothing. At least two
-      // others have one of two decisions.
+      // The proposer, its accomplices and peers without a decision reveal nothing. At least two
+      // other peers each have one of the two decisions.
       std::vector<PeerId> sound = present;
       std::erase(sound, proposer);
       rng.shuffle(std::span(sound));
@@ -93,7 +93,7 @@ TEST_CASE("equal decisions and decisions of different ballots prove nothing", "[
     CHECK_FALSE(watch.hear(PeerId{3}, decision(ballot, ballot)).proof);
     CHECK_FALSE(watch.hear(PeerId{3}, decision(ballot, ballot)).proof);
   }
-  // The earlier of two decisions may arrive late.
+  // The second of two conflicting decisions may arrive late.
   const auto late = watch.hear(PeerId{4}, decision(99, 5));
   REQUIRE(late.proof);
   CHECK(is_proof(*late.proof, signer_of(PeerId{5})));
@@ -106,7 +106,7 @@ TEST_CASE("a decision without its proposer's signature accuses the peer that sho
   const auto false_one = watch.hear(PeerId{4}, forged(2));
   CHECK(false_one.forgers == std::vector{PeerId{4}});
   CHECK_FALSE(false_one.proof);
-  // Before we have a decision to compare with, a false one is kept unchecked. It is found later.
+  // While we have no decision to compare with, a false one is kept unchecked. It is exposed later.
   EquivocationWatch early = watch_of(2);
   CHECK(early.hear(PeerId{4}, forged(2)).forgers.empty());
   const auto later = early.accept(decision(1), peers_up_to(4), out);

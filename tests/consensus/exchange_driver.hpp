@@ -18,7 +18,7 @@ namespace gv {
 constexpr PeerId peer(std::size_t index) { return static_cast<PeerId>(index + 1); }
 constexpr std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 1; }
 
-/// One peer with its model and both protocols, exchange and download.
+/// A peer with its model and its two protocols, exchange and download.
 struct Endpoint {
   Endpoint(std::size_t index, PairExchange::Options options)
       : exchange(peer(index), 100 + index, options),
@@ -29,7 +29,7 @@ struct Endpoint {
   Downloads fetch;
   std::vector<float> model;
   ConservationChecksum checksum{};
-  std::vector<Force> forces;  ///< The forces in the order in which they were applied.
+  std::vector<Force> forces;  ///< The forces in the order in which the peer applied them.
   std::optional<DownloadedModel> fetched;
   std::vector<Fact> facts;
   bool dead = false;
@@ -56,7 +56,7 @@ class ExchangeNetwork {
   std::size_t size() const { return endpoints_.size(); }
   Time now() const { return now_; }
 
-  /// Gives a peer its model and makes it offer this model with coefficient `alpha`.
+  /// Gives a peer a model, and makes the peer offer it with coefficient `alpha`.
   void load(std::size_t index, std::vector<float> model, float alpha = 0.5f) {
     at(index).model = std::move(model);
     snap(index, alpha);
@@ -98,7 +98,7 @@ class ExchangeNetwork {
     }
   }
 
-  /// Lets time pass by `by`: ticks at deadlines, and delivers in between.
+  /// Advances time by `by`. Ticks peers at their deadlines, and delivers messages in between.
   void advance(Duration by) {
     const Time end = now_ + by;
     deliver();
@@ -122,7 +122,7 @@ class ExchangeNetwork {
     now_ = end;
   }
 
-  /// Breaks the lane. Both ends notice; `between` runs after the first has.
+  /// Breaks the lane. One end notices, then `between` runs, then the other end notices.
   void break_lane(
       std::size_t a, std::size_t b, const std::function<void()>& between = [] {}) {
     lose_streams(a, b);
@@ -151,15 +151,15 @@ class ExchangeNetwork {
     }
   }
 
-  /// Restarts a peer like a process that was killed: it forgets everything, and the others are not
-  /// told.
+  /// Restarts a peer as if its process had been killed: it forgets everything but its model, and
+  /// the other peers are not told.
   void restart(std::size_t index, PairExchange::Options options) {
     const std::vector<float> model = at(index).model;
     endpoints_[index] = std::make_unique<Endpoint>(index, options);
     load(index, model);
   }
 
-  /// Kills the peer, and tells the others.
+  /// Kills the peer and tells the others.
   void kill(std::size_t index) {
     at(index).dead = true;
     std::erase_if(queue_, [&](const Item& item) { return item.from == index || item.to == index; });
@@ -206,9 +206,9 @@ class ExchangeNetwork {
     return result;
   }
 
-  Filter filter;            ///< Without a filter everything arrives.
+  Filter filter;            ///< Without a filter every message arrives.
   bool repeat_all = false;  ///< Deliver every message twice.
-  /// Called before each block. It may break lanes or kill peers.
+  /// Called before each block is delivered. It may break lanes or kill peers.
   std::function<void(std::size_t from, std::size_t to, std::uint64_t offset)> before_block;
   std::uint64_t bytes_delivered = 0;
 
@@ -252,7 +252,7 @@ class ExchangeNetwork {
     const auto block = bytes.first(std::min(block_bytes_, bytes.size()));
     bytes_delivered += block.size();
     stream.transfer.offset += block.size();
-    streams_.push_back(stream);  // The lanes take turns.
+    streams_.push_back(stream);  // Lanes deliver blocks in turn.
     feed(stream.to, [&](Endpoint& own, Effects& out) {
       const Block piece{stream.transfer.id, offset, block};
       if (piece.id.kind == TransferKind::state) {

@@ -69,13 +69,13 @@ TEST_CASE("the sum of both models stays what it was to within one rounding on ea
   for (std::size_t i = 0; i < width; ++i) {
     const double before = static_cast<double>(a[i]) + b[i];
     const double after = static_cast<double>(network.at(0).model[i]) + network.at(1).model[i];
-    // The forces are opposite, so only the rounding of the two additions remains: half a unit in
-    // the last place of each result (at most 2^-24 of it). Both sides lose the same by the codec.
+    // The forces are opposite, so only the two additions round: by half a unit in the last place of
+    // each result (at most 2^-24 of it). The codec's loss is the same on both sides.
     const double allowed =
         0x1p-24 * (std::abs(network.at(0).model[i]) + std::abs(network.at(1).model[i]));
     worst = std::max(worst, std::abs(after - before) - allowed);
   }
-  // Both sides round the product of scale and difference alike, so it adds no error.
+  // Both sides round the product of scale and difference in the same way, so it adds no error.
   CHECK(worst <= 0);
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("the adaptive radius is asked for from the sixth exchange on") {
   }
   for (std::size_t i = 0; i < 5; ++i) CHECK(asked.at(i) == 0);
   std::sort(distances.begin(), distances.end() - 1);
-  // Twice the median of the five distances.
+  // The expected value is twice the median of the five distances.
   CHECK(asked.at(5) == Approx(2 * distances[2]).epsilon(1e-6));
 }
 
@@ -202,7 +202,8 @@ TEST_CASE("two exchanges before the next snapshot keep the sum of all three mode
   network.deliver();
   REQUIRE(network.start(0, 2));
   network.deliver();
-  // The peer offered its snapshot plus the first force: d = model(2) - (model(0) + first).
+  // The peer offered its snapshot plus the first force, so the difference is d = model(2) -
+  // (model(0) + first).
   const auto& second = *network.at(0).forces.at(1).values;
   const auto zero = model_of(0);
   const auto two = model_of(2);
@@ -370,7 +371,7 @@ TEST_CASE("a model that overtakes the acceptance is kept and the exchange comple
 TEST_CASE("a block that does not fit ends the exchange without effect") {
   ExchangeNetwork network(2, plain());
   for (std::size_t i = 0; i < 2; ++i) network.load(i, model_of(i));
-  // The partner accepts, but it receives nothing itself: only messages to this peer arrive.
+  // The filter drops all messages to the partner, so the test plays the partner's part.
   network.filter = [](PeerId, PeerId to, const Message&) { return to != peer(1); };
   REQUIRE(network.start(0, 1));
   network.inject(1, 0, Accept{.id = {peer(0), 100, 1}, .alpha = 0.5f});
@@ -390,7 +391,7 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   const auto theirs = model_of(2);
   const auto bytes = std::as_bytes(std::span(theirs));
   TransferId id = exchange_id(peer(0), 1, 1);
-  // Three thirds in order, each repeated; the last is also tried too early.
+  // Sends three thirds in order and repeats each. Also tries to send the last one too early.
   const auto send = [&](const auto& receive) {
     const std::size_t third = bytes.size() / 3;
     for (const std::size_t at :
@@ -447,8 +448,8 @@ TEST_CASE("every exchange begun as initiator is committed or refused or aborted"
 
 namespace {
 
-/// Six peers that exchange and train, while messages are lost, repeated and delayed and lanes
-/// break.
+/// Six peers that train and exchange models while lanes break and messages are lost, repeated and
+/// delayed.
 class FaultyNetwork {
  public:
   explicit FaultyNetwork(std::uint64_t seed) : network(6, plain(), 100), rng_(seed) {
@@ -468,7 +469,7 @@ class FaultyNetwork {
   FaultyNetwork(const FaultyNetwork&) = delete;
   FaultyNetwork& operator=(const FaultyNetwork&) = delete;
 
-  /// Runs fifty rounds with faults, and then long enough without faults for everything to end.
+  /// Runs fifty rounds with faults, then runs without faults until every exchange must have ended.
   void live_through_it() {
     for (int round = 0; round < 50; ++round) {
       const std::size_t from = rng_.below(6);
@@ -486,7 +487,7 @@ class FaultyNetwork {
   }
 
   ExchangeNetwork network;
-  std::int64_t expected = 0;  ///< Sum of all conservation checksums without the forces.
+  std::int64_t expected = 0;  ///< The sum of all checksums as it would be without forces.
 
  private:
   bool passes(PeerId from, PeerId to, const Message& message) {
@@ -495,13 +496,12 @@ class FaultyNetwork {
       network.inject(index_of(from), index_of(to), message);
     };
     if (rng_.chance(0.06)) again();
-    if (rng_.chance(0.06)) held_.push_back(again);  // Arrives again in a later round.
+    if (rng_.chance(0.06)) held_.push_back(again);  // Delivers the message again in a later round.
     // Commits are lost more often than other messages, so the partner must ask for them repeatedly.
     return !rng_.chance(std::holds_alternative<Commit>(message) ? 0.6 : 0.12);
   }
 
-  /// Local steps change the model and its conservation checksum, so that no two differences are
-  /// equal.
+  /// A local step changes the model and its conservation checksum, so no two differences are equal.
   void train(std::size_t trained) {
     for (float& value : network.at(trained).model) value += static_cast<float>(rng_.normal());
     const auto step = static_cast<std::int64_t>(rng_.below(1u << 20));
@@ -515,14 +515,14 @@ class FaultyNetwork {
   std::vector<std::function<void()>> held_;
 };
 
-/// Counts of all peers, and the sum of their forces, in which every force should cancel.
+/// Counts over all peers, and the sum of their forces. In that sum every force should cancel.
 struct Leftover {
   std::size_t in_flight = 0;
   std::uint64_t committed = 0;
   std::uint64_t undecided = 0;
   std::uint64_t forces = 0;
-  std::uint64_t alone = 0;  ///< Number of forces without an opposite one.
-  int most = 0;             ///< How often the most frequent force was left over.
+  std::uint64_t alone = 0;  ///< Number of forces without an opposite force.
+  int most = 0;             ///< How often the most frequent unmatched force occurred.
   ConservationChecksum missing{};
 };
 
@@ -540,7 +540,7 @@ Leftover leftover_of(ExchangeNetwork& network) {
       for (float& value : values) value *= force.scale;
       std::vector<float> negative(values);
       for (float& value : negative) value = 0 - value;
-      for (float& value : values) value = 0 + value;  // Turns -0 into 0.
+      for (float& value : values) value = 0 + value;  // Adding 0 turns -0 into 0.
       const bool first = values > negative;
       if (values != negative) unmet[first ? values : negative] += first ? 1 : -1;
       for (std::size_t lane = 0; lane < left.missing.size(); ++lane) {
@@ -567,8 +567,8 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
     const Leftover left = leftover_of(world.network);
     CHECK(left.in_flight == 0);
     CHECK(left.committed == left.forces);
-    // Every force must meet its opposite. A force that only one side applied is left over, and so
-    // is one applied twice or with the wrong sign.
+    // Every force must have its opposite. A force is left over if only one side applied it, or if
+    // it was applied twice or with the wrong sign.
     CHECK(left.most <= 1);
     CHECK(left.alone <= left.undecided);
     if (left.alone == 0) CHECK(left.missing == ConservationChecksum{});
@@ -578,7 +578,7 @@ TEST_CASE("whatever is lost repeated delayed or broken forces cancel unless coun
     all_committed += left.committed;
     all_undecided += left.undecided;
   }
-  // The faults leave most exchanges intact, but sometimes cause the rare undecided one.
+  // Most exchanges survive the faults, but now and then one stays undecided.
   CHECK(all_committed > 200 * 20);
   CHECK(all_undecided > 0);
 }

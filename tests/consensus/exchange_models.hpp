@@ -1,4 +1,4 @@
-// Models and options of exchanges for laws that hold for any models.
+// Models and options for tests of laws that all exchanges obey.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,8 @@
 namespace gv {
 namespace {
 
-/// The network with the units that a running group shares: the dense layers are a pair.
+/// A question about network(), with the units that a group shares when it runs. The dense layers
+/// form a pair.
 SplitQuestion grouped_question(bool all_near, std::size_t samples) {
   SplitQuestion question{.layers = network(), .site = four_peers(all_near), .samples = samples};
   SplitLayer& wide = question.layers[2];
@@ -32,21 +33,21 @@ SplitQuestion grouped_question(bool all_near, std::size_t samples) {
 
 constexpr double impossible = 1e300;
 
-/// A sum among n peers, in a ring.
+/// Seconds for an all-reduce among n peers in a ring.
 double sum_s(double floats, std::size_t n, const SplitLink& link) {
   if (n < 2 || floats == 0) return 0;
   const auto count = static_cast<double>(n);
   return 2 * (count - 1) * link.seconds(4 * floats / count);
 }
 
-/// Seconds of a step that layers [first, last) of the network take these peers, and the members of
-/// a group.
+/// The seconds that layers [first, last) of the network take on these peers in a step, and the
+/// number of members in each group.
 struct StageTime {
   double seconds = impossible;
   std::size_t members = 1;
 };
 
-/// The costs are written out for this network's layers alone.
+/// The time of a stage. The costs are written out for this network's layers only.
 StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size_t last,
                      const std::vector<std::size_t>& peers, std::size_t m, std::size_t most) {
   const std::size_t size = last > 2 ? most : 1;
@@ -98,8 +99,9 @@ StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size
   return {seconds, members};
 }
 
-/// The least seconds of a step by any cut on any peers in groups of at most that many, with pinned
-/// peers in their stages. `impossible` if no plan has them there.
+/// The shortest time of a step over all cuts and all assignments of peers in groups of at most
+/// `most`, with pinned peers in their stages. Returns `impossible` if no plan puts the pinned peers
+/// there.
 double least_seconds(const SplitQuestion& question, std::size_t most) {
   double least = impossible;
   for (unsigned cuts = 0; cuts < 8; ++cuts) {
@@ -149,7 +151,8 @@ TEST_CASE("a group takes the time of its passes and sums") {
   // Four peers of 1 GFLOP/s, links of 1 ms and 4 MB/s: a float takes a microsecond.
   SplitSite site{.peers = std::vector<SplitPeer>(4, {"", 1e9, 0})};
   site.links.assign(4, std::vector<SplitLink>(4, {1e-3, 4e6}));
-  // 3 of its 8 thousand operations and 1000 of its 3000 weights are what every member has.
+  // Every member does 3000 of the layer's 8000 operations itself and has 1000 of its 3000 weights.
+  // All other operations and weights are shared.
   const SplitLayer layer{.operations = 8e3,
                          .weights = 3000,
                          .inputs = 300,
@@ -164,19 +167,20 @@ TEST_CASE("a group takes the time of its passes and sums") {
     return layer_cost(own[0], {SplitKind::slices, 0, ways}, group_of(site, all), batch,
                       GatherRounds::ring);
   };
-  // Three members make 4 passes of 10 samples: each has 8 slices.
+  // Three members make 4 passes of 10 samples, and each member has 8 slices.
   const SplitCost three = cost(3, 3);
   CHECK(three.compute_s == Approx(4 * 3 * 10 * (3e3 + 5e3 / 3) / 1e9));
-  // The first sends both others their samples; the sum of outputs has four messages.
+  // The first member sends the others their samples. The sum of outputs takes four messages.
   CHECK(three.activations_s == Approx(4 * (1e-3 + 2 * 3000e-6 + 4 * (1e-3 + 2000e-6 / 3))));
-  // A sum among three of what all have; there is no other group.
+  // Three members sum the weights that all of them have. There is no other group.
   CHECK(three.weights_s == Approx(4 * (1e-3 + 1000e-6 / 3)));
-  // Two groups of two take two passes each. All sum what all have, and two peers each half.
+  // Two groups of two take two passes each. All peers sum the common weights, and two peers sum
+  // each half.
   const SplitCost two = cost(4, 2);
   CHECK(two.compute_s == Approx(2 * 3 * 10 * (3e3 + 5e3 / 2) / 1e9));
   CHECK(two.activations_s == Approx(2 * (1e-3 + 3000e-6 + 2 * (1e-3 + 2000e-6 / 2))));
   CHECK(two.weights_s == Approx(6 * (1e-3 + 1000e-6 / 4) + 2 * (1e-3 + 1000e-6 / 2)));
-  // Alone each has the whole layer.
+  // Alone, each peer has the whole layer.
   const SplitCost one = cost(4, 1);
   CHECK(one.compute_s == Approx(3 * 10 * 8e3 / 1e9));
   CHECK(one.activations_s == 0);
@@ -196,7 +200,8 @@ TEST_CASE("statistics of a batch norm cost the same for any number of samples") 
   for (const std::size_t samples : {3, 300}) {
     const SplitCost cost = layer_cost(own[0], {SplitKind::slices, 0, 3}, group_of(site, {0, 1, 2}),
                                       {.samples = samples, .micro_batches = 1}, GatherRounds::ring);
-    // A sum of the numbers of all three, and one of as many as one has, of four messages each.
+    // One sum covers the values of all three members, the other only those of one member. Each sum
+    // takes four messages.
     CHECK(cost.activations_s == Approx(4 * (1e-3 + 90e-6 / 3) + 4 * (1e-3 + 30e-6 / 3)));
   }
 }
@@ -206,7 +211,7 @@ TEST_CASE("pipelines with groups are planned as brute force finds them") {
     for (const auto& [samples, alike] :
          {std::pair<std::size_t, bool>{64, false}, {8, false}, {2, false}, {8, true}}) {
       SplitQuestion question = grouped_question(all_near, samples);
-      // Only alike peers are planned in several groups of a stage.
+      // A stage is planned with several groups only if its peers are alike.
       for (SplitPeer& peer : question.site.peers) {
         if (alike) peer.operations_per_s = 4e9;
       }
@@ -253,7 +258,8 @@ TEST_CASE("pins hold where not every order of the peers is tried") {
   }
   question.site.links.assign(7, std::vector<SplitLink>(7, {1e-4, 125e6}));
   using Pins = std::vector<SplitPin>;
-  // The slowest peer comes first, the fastest last, and between two of them some are still needed.
+  // Pins that agree with the order of speed, and pins that do not. Some leave stages between them
+  // for other peers to fill.
   for (const Pins& pins : {Pins{{0, 0}, {6, 2}}, Pins{{6, 0}, {5, 2}, {4, 2}}, Pins{{3, 3}},
                            Pins{{0, 3}, {1, 2}, {2, 1}, {3, 0}}}) {
     question.pins = pins;

@@ -1,4 +1,4 @@
-// Rounds inside and between hosts keep the mean, and leave as much of the spread as the formulas.
+// Rounds inside and between hosts keep the mean, and reduce the spread as the formulas say.
 #include "consensus/topology/hosts.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Vector = MixingLab::Vector;
 using Hosts = std::vector<std::size_t>;
 
 constexpr std::size_t every = 3;
-constexpr std::uint64_t between = 1;  // The first round between hosts.
+constexpr std::uint64_t between = 1;  // Number of the first round between hosts.
 
 Vector after(const Mixing& round, const Vector& x) {
   Vector result = x;
@@ -29,7 +29,7 @@ Vector after(const Mixing& round, const Vector& x) {
   return result;
 }
 
-/// The squared spread of the hosts' means that a round between hosts leaves, over that before it.
+/// The fraction of the squared spread of the hosts' means that remains after a round between hosts.
 double left_of_spread(std::size_t hosts, std::size_t peers_each) {
   constexpr std::uint64_t draws = 40000;
   Hosts numbers;
@@ -106,9 +106,9 @@ TEST_CASE("rounds of hosts are symmetric and their rows sum to 1 with no negativ
   }
 }
 
-// A drawn matching of an even number of equal hosts leaves (1 - 1 / (hosts - 1)) / 2. What four
-// hosts leave has Beta(1/2, 1) as its distribution, so the standard error of 40,000 draws is
-// 0.0015; that of eight hosts is smaller.
+// A random matching of an even number of equal hosts leaves (1 - 1 / (hosts - 1)) / 2 of the
+// spread. With four hosts the fraction left is distributed as Beta(1/2, 1), so the standard error
+// over 40,000 draws is 0.0015. With eight hosts it is smaller.
 TEST_CASE("drawn pairs of equal hosts leave the share of the spread that is known",
           "[unit][topology]") {
   CHECK(left_of_spread(4, 2) == Approx(1.0 / 3).margin(0.006));
@@ -126,7 +126,7 @@ TEST_CASE("the traits of rounds between hosts do not take all rounds to find", "
     }
     CHECK(traits_of({.kind = TopologyKind::hosts, .hosts_every = period}, 9).degree == degree);
   }
-  // All rounds would take hours.
+  // Going through all rounds would take hours.
   const Traits rare = traits_of({.kind = TopologyKind::hosts, .hosts_every = 1'000'000}, 512);
   CHECK(rare.degree == 255);
   CHECK(rare.exact_after == 1'000'000);

@@ -1,5 +1,5 @@
-// Laws that hold for every protocol: templates that need a function to make a protocol and a script
-// to run it.
+// Laws that hold for every protocol, as templates. A test passes a protocol, or a function that
+// makes one, and a script of inputs.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// The whole content of an Effects as text, so that different effects give different texts.
+/// The complete content of an Effects as text, so that different effects give different texts.
 inline std::string dump(const Effects& effects) {
   std::string text;
   const auto add = [&](const auto& part) { text += std::to_string(part) + ","; };
@@ -45,7 +45,7 @@ inline std::string dump(const Effects& effects) {
   return text;
 }
 
-/// The results (forces and models) that a protocol produced since the last call, as text.
+/// The results (forces and models) that a protocol has produced since the last call, as text.
 template <class P>
 std::string results_of(P& protocol) {
   std::string text;
@@ -63,11 +63,11 @@ std::string results_of(P& protocol) {
   return text;
 }
 
-/// A function that does one thing to a protocol.
+/// An input: a function that does one thing to a protocol.
 template <class P>
 using Input = std::function<void(P&, Effects&)>;
 
-/// The same inputs give the same effects.
+/// True if the same inputs give the same effects.
 template <class P>
 bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>>& script) {
   P a = make();
@@ -82,8 +82,8 @@ bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>
   return true;
 }
 
-/// Two ticks at the same instant equal one, and afterwards the deadline is in the future. Checked
-/// after every input of the script; inputs are `step` apart.
+/// True if two ticks at the same instant have the effect of one, and the deadline is in the future
+/// after them. This is checked after every input of the script. Time advances by `step`.
 template <class P>
 bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration step) {
   Time now{};
@@ -102,10 +102,9 @@ bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration ste
   return true;
 }
 
-/// Gives every input of the script twice in a row, and counts how often the second has an effect
-/// that must happen only once: adding a force, adopting a model or starting a transfer. Only inputs
-/// marked in `repeats` are doubled, because messages may arrive twice but a host makes each call
-/// once.
+/// Gives every input marked in `repeats` twice in a row. Counts how often the second one has an
+/// effect that must happen only once: adding a force, adopting a model or starting a transfer. The
+/// other inputs are given once, because messages may arrive twice but a host makes each call once.
 template <class P>
 std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script,
                                 const std::vector<bool>& repeats) {
@@ -122,8 +121,8 @@ std::size_t repeats_with_effect(P& protocol, const std::vector<Input<P>>& script
   return found;
 }
 
-/// The reason with which the protocol refuses `input`. Returns Reason::none if it does not refuse
-/// with exactly one message, or has any other effect.
+/// The reason with which the protocol refuses `input`. Returns Reason::none if the protocol does
+/// not refuse with exactly one message, or if there is any other effect.
 template <class P>
 Reason refusal_of(P& protocol, const Input<P>& input) {
   Effects out;
@@ -142,7 +141,7 @@ Reason refusal_of(P& protocol, const Input<P>& input) {
       out.messages.front().message);
 }
 
-/// The largest number of messages and transfers that one input of the script caused.
+/// The largest number of messages and transfers that any single input of the script causes.
 template <class P>
 std::size_t most_sent(P& protocol, const std::vector<Input<P>>& script) {
   std::size_t most = 0;

@@ -1,4 +1,4 @@
-// The ledger of leased data, alone and among peers that hear of each other late.
+// The ledger of leased data, alone and among peers whose reports arrive late.
 #include "consensus/ledger/ledger.hpp"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ constexpr Duration tick = 5ms;
 
 PeerId id_of(std::size_t peer) { return PeerId{peer + 1}; }
 
-/// Peers that each train by a ledger, in ticks of 5 ms. A peer's report reaches each other peer
-/// after `late`; it is sent when it is new, and once a second. Each exchanges models now and then.
+/// Peers that train by a ledger, in ticks of 5 ms. A peer sends its report when it changes and once
+/// a second. The report reaches the other peers after `late`. Peers exchange models now and then.
 class Swarm {
  public:
   Swarm(std::vector<double> paces, std::uint64_t chunks, Duration late = 50ms)
@@ -32,7 +32,7 @@ class Swarm {
     }
   }
 
-  /// Runs until all live peers know that all is done. Returns the seconds that took.
+  /// Runs until all live peers know that everything is done. Returns how many seconds that took.
   double run(double most_s = 2000) {
     while (!is_over() && seconds(now_.time_since_epoch()) < most_s) step();
     REQUIRE(is_over());
@@ -47,7 +47,7 @@ class Swarm {
   void set_side(std::size_t peer, int side) { peers_[peer].side = side; }
   void kill(std::size_t peer) { peers_[peer].lives = false; }
   void join(double pace) { peers_.push_back({.ledger = ledger_of(peers_.size()), .pace = pace}); }
-  /// Replaces a peer's report.
+  /// Makes a peer send this false report from now on.
   void lie(std::size_t peer, LedgerEntry entry) { lies_[peer] = std::move(entry); }
 
   std::uint64_t trainings() const {
@@ -55,7 +55,7 @@ class Swarm {
     for (const auto& [chunk, times] : trained_) sum += times;
     return sum;
   }
-  /// Trainings beyond the first of each chunk.
+  /// Number of times that a chunk was trained again.
   std::uint64_t repeats() const { return trainings() - trained_.size(); }
   std::uint64_t told() const { return told_; }
   const Ledger& ledger(std::size_t peer) const { return peers_[peer].ledger; }
@@ -151,7 +151,7 @@ class Swarm {
   std::vector<Peer> peers_;
   std::vector<Word> words_;
   std::map<std::size_t, LedgerEntry> lies_;
-  std::map<std::uint64_t, std::uint64_t> trained_;  ///< How often each chunk was trained.
+  std::map<std::uint64_t, std::uint64_t> trained_;  ///< How often each chunk has been trained.
   std::uint64_t told_ = 0;
 };
 
@@ -217,7 +217,7 @@ TEST_CASE("what a peer does that is fifty times faster than all others is hardly
   Swarm swarm(paces, 600);
   const double took = swarm.run();
   INFO(swarm.repeats() << " repeats, " << took / ideal_s(paces, 600) << " of the ideal time");
-  // The last chunk of a slow peer takes it eight seconds.
+  // A slow peer's last chunk takes eight seconds.
   CHECK(took <= 1.1 * ideal_s(paces, 600) + 1 + chunk_steps / paces.back());
   CHECK(swarm.repeats() <= 12);
 }
@@ -240,7 +240,7 @@ TEST_CASE("the others train what a peer had taken that died, fell asleep or beca
     pace < 0 ? swarm.kill(1) : swarm.set_pace(1, pace);
     const double took = swarm.run();
     INFO("pace " << pace << ": " << swarm.repeats() << " repeats");
-    // What was done in 20 s, and afterwards by the others.
+    // All peers work for the first 20 s. Then the other peers do the rest.
     CHECK(took <= 1.1 * (20 + (1200 * 16 - 20 * 400) / (300 + std::max(pace, 0.0))) + 1);
     CHECK(swarm.repeats() <= 60);
   }
@@ -271,12 +271,12 @@ TEST_CASE("a newcomer takes its part at once", "[unit]") {
 TEST_CASE("a peer that lies about chunks is believed at four times the fastest pace at most",
           "[unit]") {
   Swarm swarm({100, 100, 100, 100}, 1200);
-  // The peer says that it has done everything, and trains nothing.
+  // The peer reports that it has done everything, but trains nothing.
   swarm.lie(3, {.whole = 1200, .done = {{0, 1200}}, .leases = {}});
   swarm.run_until(4);
   CHECK(swarm.ledger(0).done() < 4 * (3 + 4) * 100 / chunk_steps + 10);
   CHECK_FALSE(swarm.ledger(0).is_complete());
-  // All chunks that peers considered done, apart from its claims, were trained.
+  // Apart from the liar's claims, all chunks considered done were really trained.
   CHECK(swarm.trained().size() > 60);
 }
 
@@ -340,13 +340,13 @@ TEST_CASE("the only peer that a newcomer knows yet does not tell it that all is 
     CHECK_FALSE(one->is_complete());
     CHECK_FALSE(one->next(Time{}, 1));
   }
-  // With a second peer, a lie is not believed at any time.
+  // If there is a second peer, the lie is never believed.
   reports.push_back({.peer = PeerId{3}, .entry = &honest, .pace = 0, .lives = true});
   ledger.hear(Time(1s), reports, 0, true);
   CHECK(ledger.next(Time(1s), 1).value().first_step == 0);
   ledger.hear(Time(3s), reports, 0);
   CHECK_FALSE(ledger.is_complete());
-  // A newcomer that still knows no other one goes by what this one says.
+  // A newcomer that knows only this peer believes it.
   alone.hear(Time(3s), {reports.data(), 1}, 0);
   CHECK(alone.is_complete());
 }
@@ -374,7 +374,7 @@ TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}});
   CHECK(ledger.done() == 6);
   CHECK(ledger.entry().done == std::vector<ChunkRange>{{5, 2}, {9, 1}});
-  // Alone, it trains what is left, in order.
+  // Alone, the peer trains the remaining chunks in order.
   std::vector<std::uint64_t> trained;
   Time now{};
   std::uint64_t step = 0;
@@ -401,7 +401,7 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.part_of(PeerId{1}).leased == 4);
   CHECK(ledger.leased() == 4);
   CHECK(ledger.part_of(PeerId{9}).done == 0);
-  // Our own chunks: four seconds' work is taken, of which one chunk is trained and then kept.
+  // Of our own chunks, four seconds' work is leased. One chunk of it is trained and then kept.
   REQUIRE(ledger.next(Time(1s), 1));
   CHECK(ledger.own_part().leased == 4);
   CHECK(ledger.leased() == 8);
@@ -413,7 +413,7 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.own_part().leased == 3);
   CHECK(ledger.done() == 4);
   CHECK(ledger.counts().freed == 0);
-  // A death counts once.
+  // A death is counted once.
   hear(2, false, true);
   hear(3, false, true);
   CHECK(ledger.counts().freed == 4);
@@ -421,7 +421,7 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.part_of(PeerId{1}).done == 3);
   CHECK(ledger.part_of(PeerId{1}).leased == 0);
   CHECK(ledger.leased() == 3);
-  // With a peer that leaves nothing is lost.
+  // Nothing is lost when a peer leaves.
   hear(4, true);
   hear(5, false);
   CHECK(ledger.counts().freed == 8);

@@ -1,4 +1,4 @@
-// Who probes whom and when, what is measured, and what happens to probes without an answer.
+// Which peer probes which and when, what is measured, and what happens to unanswered probes.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ const LinkReport* report_to(const std::vector<LinkReport>& reports, PeerId to) {
   return found == reports.end() ? nullptr : &*found;
 }
 
-/// Peers in one generation. A block takes the link's latency plus the time for its bytes; an answer
-/// takes the latency.
+/// Peers of one generation. A block takes the link's latency plus the time for its bytes. An answer
+/// takes the latency alone.
 struct Swarm {
   explicit Swarm(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -98,12 +98,12 @@ TEST_CASE("in the first operations of a generation every link is measured and th
       CHECK(probe.operation >= 1);
       CHECK(probe.operation <= operations);
       ++times[{probe.from, probe.to}];
-      // In each collective a peer gets at most one probe, which is a small block followed by a
+      // In each collective a peer receives at most one probe, which is a small block followed by a
       // large one.
       if (probe.bytes < 1000) CHECK(targets.insert({probe.operation, probe.to}).second);
     }
     CHECK(times.size() == n * (n - 1));
-    // At least two probes of two blocks each.
+    // Every link gets at least two probes, of two blocks each.
     for (const auto& [link, count] : times) CHECK(count >= 4);
     for (std::size_t from = 0; from < n; ++from) {
       const auto reports = swarm.surveys[from].reports();
@@ -112,8 +112,8 @@ TEST_CASE("in the first operations of a generation every link is measured and th
         if (from == to) continue;
         const LinkReport* report = report_to(reports, id_of(to));
         REQUIRE(report != nullptr);
-        // The latency includes the time for the small block's 64 bytes: 0.06 % of it, or 6 % on the
-        // slow link.
+        // The latency includes the time for the small block's 64 bytes, which is 0.06 % of it, or 6
+        // % on the slow link.
         CHECK(report->latency_s == Approx(1e-3).epsilon(0.1));
         CHECK(report->bytes_per_second ==
               Approx(Swarm::is_slow(from, to) ? 1e7 : 1e8).epsilon(0.001));
@@ -148,7 +148,7 @@ TEST_CASE("a sum waits for a probe but not for long", "[unit]") {
   CHECK(survey.quiet_until() == Time(1s) + LinkSurvey::quiet_max);
   survey.receive(Time(3s), id_of(1), ProbeAck{out.transfers.at(1).id}, out);
   CHECK(survey.quiet_until() <= Time{});
-  // The survey does not wait longer than a collective takes, either.
+  // The survey waits no longer than a collective takes.
   survey.operation_began(Time(4s), 2, 10ms, out);
   CHECK(survey.quiet_until() == Time(4s) + 10ms);
 }
@@ -200,7 +200,7 @@ TEST_CASE("strange answers and probes of other generations change nothing", "[un
   survey.receive(Time(1ms), id_of(1), ProbeAck{other}, out);
   CHECK(survey.reports().empty());
   survey.receive(Time(1ms), id_of(1), ProbeAck{id}, out);
-  // The second answer counts for the large block, which is now expected.
+  // The second answer counts for the large block, because that block is expected now.
   survey.receive(Time(2ms), id_of(1), ProbeAck{id}, out);
   CHECK(out.transfers.size() == 2);
   CHECK(out.messages.empty());

@@ -38,7 +38,7 @@ inline std::vector<PeerId> peers_below(int count) {
   return peers;
 }
 
-/// A member as it describes itself in its first incarnation.
+/// A member's description of itself in its first incarnation.
 inline Member member_of(int index, MemberState state = MemberState::alive,
                         std::uint64_t incarnation = 0) {
   Member member;
@@ -51,14 +51,14 @@ inline Member member_of(int index, MemberState state = MemberState::alive,
   return member;
 }
 
-/// The longest time that a suspicion lasts in a cluster of this size.
+/// The longest time that a suspicion can last in a cluster of this size.
 inline double suspicion_longest(int peers) {
   const Membership::Options options;
   return seconds(options.suspicion_min) * std::max(1.0, std::log10(peers)) *
          options.suspicion_max_factor;
 }
 
-/// The whole content of the effects as text, to compare runs.
+/// The complete content of the effects as text, for comparing runs.
 inline std::string describe(const Effects& effects) {
   std::ostringstream out;
   const auto members = [&](const std::vector<Member>& list) {
@@ -100,13 +100,13 @@ class Cluster {
     std::uint64_t seed = 1;
     Membership::Options membership;
     Duration latency = std::chrono::milliseconds(10);
-    /// Uniform random time added to the latency, which reorders messages.
+    /// Uniformly random time added to the latency, which reorders messages.
     Duration jitter = std::chrono::milliseconds(10);
     double loss = 0;
     double duplication = 0;
   };
 
-  /// A fact, and when and where it happened.
+  /// A fact, and where and when it occurred.
   struct Seen {
     Time at{};
     int by = 0;
@@ -114,7 +114,7 @@ class Cluster {
   };
 
   std::vector<Seen> seen;
-  /// Called after every tick (or received message), before the effects are carried out.
+  /// Called after every tick and every received message, before the effects are carried out.
   std::function<void(Membership&, Time, const Effects&)> on_tick;
   std::function<void(Membership&, Time, const Envelope&, const Effects&)> on_receive;
   /// If not null, the effects of every call are appended to it.
@@ -158,7 +158,7 @@ class Cluster {
     carry_out(peer, out);
   }
 
-  /// Loses messages from one to the other, in this direction only.
+  /// Drops messages from `from` to `to`, in this direction only.
   void cut(int from, int to) { cuts_.insert({from, to}); }
 
   void cut_between_halves() {
@@ -173,10 +173,10 @@ class Cluster {
   void heal() { cuts_.clear(); }
   void set_loss(double loss) { options_.loss = loss; }
 
-  /// Stops the process, as SIGSTOP does. What arrives waits.
+  /// Stops the process, as SIGSTOP does. Messages that arrive wait.
   void stop(int peer) { nodes_[index(peer)].stopped = true; }
 
-  /// Continues the process. It first receives everything that waited, and then notices how late it
+  /// Continues the process. It first receives everything that has waited, then notices how late it
   /// is.
   void cont(int peer) {
     Node& node = nodes_[index(peer)];
@@ -243,7 +243,7 @@ class Cluster {
     return true;
   }
 
-  /// Number of facts of type F, optionally only those of one endpoint or about one peer.
+  /// Number of facts of type F, optionally only those from one endpoint or about one peer.
   template <class F>
   int count(int by = -1, int about = -1) const {
     return static_cast<int>(std::ranges::count_if(seen, [&](const Seen& item) {
@@ -263,7 +263,7 @@ class Cluster {
 
   struct Delivery {
     int to = 0;
-    int incarnation = 0;  ///< Messages for an earlier incarnation are lost together with its links.
+    int incarnation = 0;  ///< Messages for an earlier incarnation are lost with its links.
     Envelope envelope;
   };
 

@@ -18,8 +18,8 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Periods after a death until all peers know it: the first probe of the dead peer (SWIM 4.3), the
-/// suspicion, and the time to spread.
+/// Number of periods after a death until all peers know of it: up to the first probe of the dead
+/// peer (SWIM 4.3), then the suspicion, then the time to spread.
 double death_known_within(int peers) { return 2 * peers - 1 + suspicion_longest(peers) + 10; }
 
 Cluster settled_cluster(int peers, std::uint64_t seed, double loss = 0) {
@@ -34,7 +34,8 @@ Cluster::Options eventful(std::uint64_t seed) {
   return {.peers = 6, .seed = seed, .membership = {}, .loss = 0.1, .duplication = 0.1};
 }
 
-/// Message loss, a stall, a crash, a partition and a leave, one after another.
+/// Puts a cluster through message loss, a stall, a crash, a partition and a leave, one after
+/// another.
 void live_through_everything(Cluster& cluster) {
   cluster.join();
   cluster.run_for(10);
@@ -61,7 +62,8 @@ TEST_CASE("sixteen peers that contact the same one agree within seconds", "[memb
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Cluster cluster({.peers = 16, .seed = seed, .membership = {}});
     cluster.join();
-    // A peer introduces itself to each peer it learns of, so none has to wait for rumours.
+    // A peer introduces itself to each peer that it learns of, so it need not wait for rumours to
+    // spread.
     CHECK(cluster.run_until([&] { return cluster.settled(); }, 1.0));
     for (int i = 1; i < 16; ++i) CHECK(cluster.at(i).view() == cluster.at(0).view());
   }
@@ -157,10 +159,10 @@ TEST_CASE("a peer that was accused fifty times is healthy after eight probes",
     rumor.state = MemberState::suspect;
     Effects out;
     cluster.at(1).receive(cluster.now(), peer_of(2), Ping{1, {}, {rumor}}, out);
-    cluster.run_for(0.6);  // It refutes one each half second.
+    cluster.run_for(0.6);  // The peer refutes one accusation every half second.
   }
   CHECK(cluster.at(1).local_health() == 8);
-  // At a health of h a probe follows h + 1 periods after the one before, and each lowers h by one.
+  // At a local health of h, the next probe follows after h + 1 periods. Each probe lowers h by one.
   CHECK(cluster.run_until([&] { return cluster.at(1).local_health() == 0; }, 52.0));
   CHECK(cluster.settled());
 }
@@ -231,7 +233,7 @@ TEST_CASE("a peer that leaves is left everywhere and never dead", "[membership][
 
 TEST_CASE("a peer started again elsewhere returns with a higher incarnation and its new address",
           "[membership][unit]") {
-  // Away so briefly that it is not missed, or long enough to be declared dead.
+  // The peer is away so briefly that no peer notices, or long enough to be declared dead.
   const double away = GENERATE(0.5, 90.0);
   Cluster cluster = settled_cluster(6, 1);
   cluster.kill(2);

@@ -1,4 +1,4 @@
-// Peers that mix in lockstep, on functions whose solutions are known.
+// Peers that mix synchronously, on functions with known solutions.
 #pragma once
 
 #include <algorithm>
@@ -28,10 +28,11 @@ inline std::vector<PeerId> order_of(std::size_t peers) {
 class MixingLab {
  public:
   using Vector = std::vector<double>;
-  /// The gradient of a peer at a model.
+  /// The gradient of a peer's function at the model x.
   using Gradient = std::function<Vector(std::size_t peer, const Vector& x)>;
 
-  /// `samples` holds the samples of each peer. Empty means one each. `hosts` is as in RoundPlan.
+  /// `samples` holds each peer's number of samples; empty means one each. `hosts` is as in
+  /// RoundPlan.
   MixingLab(const MixRule& rule, std::vector<Vector> models, std::uint64_t seed = 1,
             const std::vector<double>& samples = {}, std::vector<std::size_t> hosts = {})
       : rule_(rule), models_(std::move(models)), hosts_(std::move(hosts)) {
@@ -93,7 +94,7 @@ class MixingLab {
     return mean;
   }
 
-  /// (1/n) sum ||x_i - mean||^2.
+  /// The mean squared distance from the mean: (1/n) sum ||x_i - mean||^2.
   double spread_squared() const {
     const Vector mean = this->mean();
     double sum = 0;
@@ -116,7 +117,7 @@ class MixingLab {
   std::size_t refused_ = 0;
 };
 
-/// The rounding error of a few hundred sums of numbers of size 1.
+/// The rounding error of a few hundred additions of numbers of size 1.
 inline constexpr double rounding = 1e-12;
 
 inline double largest_difference(const MixingLab::Vector& a, const MixingLab::Vector& b) {
@@ -125,7 +126,7 @@ inline double largest_difference(const MixingLab::Vector& a, const MixingLab::Ve
   return largest;
 }
 
-/// Models with normally distributed values.
+/// Random models with normally distributed values.
 inline std::vector<MixingLab::Vector> drawn_models(std::size_t peers, std::size_t elements,
                                                    std::uint64_t seed = 7) {
   Rng rng(seed);
@@ -136,7 +137,7 @@ inline std::vector<MixingLab::Vector> drawn_models(std::size_t peers, std::size_
   return models;
 }
 
-/// Peer i minimises (x - b_i)^2 / 2.
+/// The gradient if peer i minimises (x - b_i)^2 / 2.
 inline MixingLab::Gradient pulls_to(std::vector<MixingLab::Vector> b) {
   return [b = std::move(b)](std::size_t peer, const MixingLab::Vector& x) {
     MixingLab::Vector g(x.size());
@@ -145,8 +146,8 @@ inline MixingLab::Gradient pulls_to(std::vector<MixingLab::Vector> b) {
   };
 }
 
-/// Every rule that problems_of() accepts for `peers` peers, over all choices that change its
-/// behaviour.
+/// Every rule that problems_of() accepts for `peers` peers, in all variants that behave
+/// differently.
 inline std::vector<MixRule> all_rules(std::size_t peers) {
   std::vector<MixRule> all;
   const auto add = [&](const MixRule& rule) {

@@ -27,7 +27,7 @@ Eigen::MatrixXd matrix_of(const MixRule& rule, std::size_t peers, std::uint64_t 
   return matrix;
 }
 
-/// The spread at the fixed point of D-PSGD with adapt-then-combine.
+/// The spread at the fixed point of adapt-then-combine D-PSGD with learning rate `eta`.
 double settled_spread(std::size_t peers, double eta, const std::vector<Vector>& targets) {
   const Eigen::MatrixXd w = matrix_of({}, peers);
   Eigen::VectorXd b(peers);
@@ -37,7 +37,7 @@ double settled_spread(std::size_t peers, double eta, const std::vector<Vector>& 
   return (x.array() - x.mean()).square().mean();
 }
 
-/// CHOCO that sends the largest tenth of 100 values.
+/// CHOCO with a codec that sends the largest tenth of 100 values.
 MixRule choco(double gamma) {
   return {.gamma = gamma,
           .codec = {.kind = CodecKind::top_k, .fraction = 0.1},
@@ -63,8 +63,8 @@ TEST_CASE("everybody with everybody is all-reduced gradient descent", "[unit]") 
   for (const Vector& model : lab.models()) CHECK(largest_difference(model, x) < rounding);
 }
 
-// With f_i = (x - b_i)^2 / 2 the fixed points solve x = W (x - eta (x - b)) and x = W x - eta (x -
-// b).
+// With f_i = (x - b_i)^2 / 2 and learning rate eta, the fixed points of the two orders solve x = W
+// (x - eta (x - b)) and x = W x - eta (x - b).
 TEST_CASE("both orders of D-PSGD settle where the linear equations say", "[unit]") {
   const std::size_t peers = 16;
   const double eta = 0.1;
@@ -86,8 +86,9 @@ TEST_CASE("both orders of D-PSGD settle where the linear equations say", "[unit]
   }
 }
 
-// Lin 2021, and an analysis of its fixed points: local momentum has that of plain descent with the
-// rate eta / (1 - beta), quasi-global momentum that of plain descent with the rate eta.
+// Lin 2021, and an analysis of its fixed points with learning rate eta and momentum beta. Local
+// momentum has the fixed point of plain descent with the rate eta / (1 - beta). Quasi-global
+// momentum has that of plain descent with the rate eta.
 TEST_CASE("quasi-global momentum has the bias of plain descent and local momentum a larger one",
           "[unit]") {
   const std::size_t peers = 16;
@@ -144,8 +145,9 @@ TEST_CASE("the trackers' mean is the mean of the last gradients", "[unit]") {
   }
 }
 
-// Tang 2018: with an eigenvalue below -1/3 the recursion grows. The smallest eigenvalue of a ring
-// of 16 with weights w is 1 - 4 w: -0.44 for w = 0.36, and 0.28 if lazy, which halves them.
+// Tang 2018: if the weight matrix has an eigenvalue below -1/3, the recursion grows. A ring of 16
+// peers with weights w has the smallest eigenvalue 1 - 4 w, which is -0.44 for w = 0.36. The lazy
+// form halves the weights, which gives 0.28.
 TEST_CASE("D2 runs apart below an eigenvalue of -1/3 and not above", "[unit]") {
   const auto diverges = [](bool lazy, double weight) {
     MixingLab lab({.topology = {.kind = TopologyKind::ring, .lazy = lazy},
@@ -161,8 +163,8 @@ TEST_CASE("D2 runs apart below an eigenvalue of -1/3 and not above", "[unit]") {
 }
 
 // Yuan 2021 assumes one symmetric matrix W. Its recursion is stable for each eigenvalue of W in
-// (-1, 1), but a product of such recursions with different matrices need not be, and one with
-// complex eigenvalues is not.
+// (-1, 1). A product of such recursions with different matrices need not be stable, and a recursion
+// with complex eigenvalues is unstable.
 TEST_CASE("DecentLaM runs apart where rounds differ or have directions and is refused there",
           "[unit]") {
   const std::map<TopologyKind, bool> stable = {
@@ -213,7 +215,7 @@ TEST_CASE("push-sum by samples comes to the mean over samples, with steps to its
     lab.rounds(400);
     for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < 1e-9);
     // Every peer's own optimum is its initial model, so the common optimum is the same mean. The
-    // bias is proportional to the step size, so it shrinks as steps shrink.
+    // bias is proportional to the learning rate, so it shrinks as the rate falls.
     MixingLab steps(rule, models, 1, samples);
     const auto gradient = [&](std::size_t peer, const Vector& x) {
       Vector g(3);
@@ -230,7 +232,7 @@ TEST_CASE("where as many come as go push-sum weighs everybody alike", "[unit]") 
       {.topology = {.kind = TopologyKind::one_peer_exponential}, .kind = MixKind::push_sum},
       drawn_models(8, 3));
   const Vector mean = lab.mean();
-  lab.rounds(3);  // Exact after lg 8 rounds.
+  lab.rounds(3);  // The result is exact after lg 8 rounds.
   for (const Mixer<double>& mixer : lab.mixers()) CHECK(mixer.weight() == 1);
   for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < rounding);
 }
@@ -238,7 +240,7 @@ TEST_CASE("where as many come as go push-sum weighs everybody alike", "[unit]") 
 TEST_CASE("relayed sums are exact after as many rounds as the tree is wide", "[unit]") {
   MixingLab lab({.topology = {.kind = TopologyKind::tree}, .kind = MixKind::relay_sum},
                 drawn_models(7, 3));
-  // Vogels 2021 with constant inputs: a step moves each model back to its input.
+  // Vogels 2021 with constant inputs: each step moves the model back to its input.
   const std::vector<Vector> inputs = lab.models();
   const Vector mean = lab.mean();
   const auto back = [&](std::size_t peer, const Vector& x) {
@@ -258,7 +260,7 @@ TEST_CASE("CHOCO with a tenth of all numbers agrees on the mean", "[unit]") {
   MixingLab lab(choco(0.2), drawn_models(16, 100));
   const Vector mean = lab.mean();
   lab.rounds(4000);
-  // References are floats, so only their rounding remains.
+  // References are floats, so their rounding is the only error that remains.
   CHECK(largest_difference(lab.mean(), mean) < 1e-6);
   CHECK(lab.spread_squared() < 1e-9);
 }
@@ -293,7 +295,8 @@ TEST_CASE("memory with a codec that loses nothing is D-PSGD", "[unit]") {
   }
 }
 
-// DCD-PSGD: x' = W x - eta g(x), where the models that neighbours know are the models themselves.
+// DCD-PSGD: x' = W x - eta g(x). With a codec that loses nothing, neighbours know the models
+// exactly.
 TEST_CASE("replicas with a codec that loses nothing combine and then adapt", "[unit]") {
   const auto targets = drawn_models(8, 5, 3);
   MixingLab lab({.memory = MixMemory::replicated_difference}, drawn_models(8, 5));
@@ -317,7 +320,7 @@ TEST_CASE("NoLoCo's mean is that of heavy-ball DiLoCo", "[unit]") {
   MixingLab lab(rule, std::vector<Vector>(8, Vector(3, 0)));
   Vector slow(3, 0);
   Vector velocity(3, 0);
-  // Gradients are linear here, so the mean change equals the change of the mean model.
+  // The gradients are linear here, so the mean of the changes is the change of the mean model.
   for (int round = 0; round < 40; ++round) {
     lab.round(pulls_to(targets), 0.1, 5);
     Vector fast = slow;
@@ -336,8 +339,8 @@ TEST_CASE("NoLoCo's mean is that of heavy-ball DiLoCo", "[unit]") {
   }
 }
 
-// Kolehmainen 2025, and a spectral analysis of its second moments: for n = 8 the radius is 0.668 at
-// a = 0.5, gamma = 0.7, and above 1 at a = 0.9.
+// Kolehmainen 2025, and a spectral analysis of its second moments. For n = 8 peers and gamma = 0.7
+// the spectral radius is 0.668 with a momentum of 0.5, and above 1 with a momentum of 0.9.
 TEST_CASE("NoLoCo agrees with momentum a half and runs apart with nine tenths", "[unit]") {
   const auto after = [](double momentum, int rounds) {
     MixingLab lab({.topology = {.kind = TopologyKind::matching},
@@ -368,7 +371,8 @@ TEST_CASE("SlowMo without momentum is the average it follows", "[unit]") {
   }
 }
 
-// Nabli 2023: the time to agreement shrinks from about chi1 to sqrt(chi1 chi2) rounds.
+// Nabli 2023: the time to agreement shrinks from about chi1 rounds to about sqrt(chi1 chi2), with
+// the paper's constants chi1 and chi2.
 TEST_CASE("a shadow makes pairs along a ring agree in half the time", "[unit]") {
   const auto left = [](MixKind kind) {
     MixingLab lab({.partners = Partners::pairs, .kind = kind}, drawn_models(32, 200));
@@ -395,8 +399,8 @@ TEST_CASE("EASGD keeps the sum of workers and centre", "[unit]") {
   CHECK(lab.spread_squared() < 1e-9);
 }
 
-// Zhang 2015, with a linear analysis of the synchronous form: stable if alpha <= (2 - q) / (1 + p
-// (1 - q/2)), where q is curvature times rate and p the number of workers.
+// Zhang 2015, with a linear analysis of the synchronous form: for p workers it is stable if alpha
+// <= (2 - q) / (1 + p (1 - q/2)), where q is the curvature times the learning rate.
 TEST_CASE("synchronous EASGD is stable up to the bound of its modes", "[unit]") {
   const auto grows = [](double alpha, double q) {
     MixingLab lab({.topology = {.kind = TopologyKind::star},
@@ -428,14 +432,14 @@ TEST_CASE("the star of DOWNPOUR adds up what its workers do", "[unit]") {
   CHECK(lab.models()[0] == Vector(2, 4 * 10 * 0.5));
 }
 
-// Jin 2016: one round of pulling with b = 1/2, where S = sum ||x_i - mean||^2.
+// Jin 2016: how one round of pulling with b = 1/2 changes S = sum ||x_i - mean||^2 and the mean.
 TEST_CASE("pulling contracts and moves the mean as much as is known", "[unit]") {
   const std::size_t n = 8;
   const auto start = drawn_models(n, 50000);
   MixingLab lab({.topology = {.kind = TopologyKind::complete}, .partners = Partners::pull}, start);
   const double s = lab.spread_squared() * n;
   const Vector mean = lab.mean();
-  // All elements share the draws of a round, so the test needs many rounds rather than many
+  // In one round all elements share the same draws, so the test needs many rounds rather than many
   // elements.
   double ratio = 0;
   double drift = 0;

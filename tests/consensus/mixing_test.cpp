@@ -1,4 +1,4 @@
-// Mixing rules obey the laws that their traits promise, and refuse combinations that make no sense.
+// Mixing rules obey the laws that their traits promise, and refuse settings that conflict.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -47,8 +47,9 @@ TEST_CASE("equal models with equal gradients stay equal to the bit and step as o
       }
       INFO(name_of(rule) << " of " << peers);
       for (const Vector& x : lab.models()) CHECK(x == lab.models().front());
-      // These do not step like plain descent: rules with their own momentum, replicas (their model
-      // is assembled from differences), and slowmo (its outer step divides by the rate).
+      // Some rules do not step like plain descent: those with their own momentum, replicas (their
+      // model is assembled from differences), and slowmo (its outer step divides by the learning
+      // rate).
       const bool plain = rule.correction == MixCorrection::none && rule.outer == MixOuter::none &&
                          rule.kind != MixKind::noloco && rule.kind != MixKind::downpour &&
                          rule.memory == MixMemory::none;
@@ -162,10 +163,10 @@ TEST_CASE("a huge message leaves the model and all that is kept within the bound
       if (ours.directs()) ours.direct(slope);
       for (std::size_t k = 0; k < x.size(); ++k) x[k] -= rate * slope[k];
       ours.end_steps(x, rate, 1);
-      // The learner holds the model after its own steps.
+      // The learner keeps its model within the bound after its own steps.
       for (double& value : x) value = std::clamp(value, -bound, bound);
       ours.messages(round, x);
-      // The neighbour says in each round that its model, and its gradient, is huge.
+      // In each round the neighbour claims that its model and its gradient are huge.
       Vector theirs{1e30, -1e30, 1e30};
       Mixer<double> neighbour(kept.rule, x.size(), 1);
       neighbour.begin_generation(1, order, 1, theirs);
@@ -178,7 +179,8 @@ TEST_CASE("a huge message leaves the model and all that is kept within the bound
       CHECK(is_within(ours.kept(kept.name), kept.most));
       was_moved = was_moved || !is_within(x, 100);
     }
-    // A memory takes up to two rounds to know the neighbour, which here begins again in each.
+    // A memory needs up to two rounds to know the neighbour. Here the neighbour starts from scratch
+    // in each round.
     if (kept.rule.memory == MixMemory::none) CHECK(was_moved);
   }
 }
@@ -199,7 +201,7 @@ TEST_CASE("two early messages of eight do not get past a guard because the other
     ours.messages(0, x);
     std::vector<MixMessage> arrived;
     for (std::size_t rank = 1; rank <= arrive; ++rank) {
-      // The first two are hostile.
+      // The first two peers are hostile.
       Vector theirs(3, rank <= 2 ? 1e6 : 2.0);
       Mixer<double> neighbour(rule, x.size(), 1);
       neighbour.begin_generation(rank, order, 1, theirs);
@@ -371,7 +373,7 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
                  .momentum = 0.9},
                 "gamma"));
   CHECK(refused({.centre_rests = true}, "centre_rests"));
-  // Settings that would have no effect.
+  // These settings would have no effect.
   CHECK(refused({.kind = MixKind::push_sum, .gamma = 0.5}, "gamma"));
   CHECK(refused({.alpha = 0.1, .fragments = 8, .fragment_order = FragmentOrder::own}, "alpha"));
   CHECK(refused({.gamma = 0.5, .fragments = 8, .fragment_order = FragmentOrder::own}, "gamma"));

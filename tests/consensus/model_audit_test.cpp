@@ -45,9 +45,9 @@ TEST_CASE("an audit waits for all and only for those of its generation") {
   audit.begin({a, b});
   CHECK_FALSE(audit.tell(c, 64, 1));
   CHECK_FALSE(audit.tell(b, 64, 1));
-  CHECK_FALSE(audit.tell(b, 64, 2));  // Only the first message of a peer counts.
+  CHECK_FALSE(audit.tell(b, 64, 2));  // Only a peer's first fingerprint for a step counts.
   CHECK(audit.tell(a, 64, 1) == Peers{});
-  // A message was lost, but later fingerprints are still compared.
+  // The other peer's message for this step was lost, but later fingerprints are still compared.
   CHECK_FALSE(audit.tell(a, 128, 1));
   CHECK_FALSE(audit.tell(a, 192, 1));
   CHECK(audit.tell(b, 192, 5) == Peers{b});

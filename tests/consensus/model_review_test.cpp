@@ -1,4 +1,4 @@
-// Sketches of models, and what the answers of witnesses say of a downloaded one.
+// Sketches of models, and how witnesses' answers decide on a downloaded model.
 #include "consensus/transfer/model_review.hpp"
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ constexpr PeerId other{3};
 constexpr PeerId third{4};
 constexpr std::size_t elements = 3000;
 
-/// A model of norm 10, and others at a known distance from it in random directions.
+/// Moves a model by the given distance in a random direction.
 Model moved(const Model& from, double distance, std::uint64_t seed) {
   Rng rng(seed);
   Model step(from.size());
@@ -63,7 +63,7 @@ TEST_CASE("a sketch shows norms and distances within a third", "[unit]") {
   const Model model = trained();
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     const SketchValues sketch = sketch_of(model, seed);
-    // Four standard deviations of 1 / sqrt(2 * 64) each.
+    // The margin is four standard deviations, each 1 / sqrt(2 * 64).
     CHECK(norm_of(sketch) == Approx(10).epsilon(0.36));
     const SketchValues moved_on = sketch_of(moved(model, 0.5, 100 + seed), seed);
     CHECK(distance_between(sketch, moved_on) == Approx(0.5).epsilon(0.36));
@@ -90,7 +90,7 @@ TEST_CASE("a model near those of two witnesses is sound after one round trip", "
 
 TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
   const Model honest = trained();
-  Judged judged(Model(elements, 0.18F));  // Has about the same norm.
+  Judged judged(Model(elements, 0.18F));  // This model's norm is about that of the trained models.
   judged.answer(near, moved(honest, 0.5, 2), 0.7F);
   judged.answer(other, moved(honest, 0.5, 3), 0.7F);
   CHECK(judged.problem() == Reason::doubtful);
@@ -99,12 +99,12 @@ TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
 TEST_CASE("to a single witness a model is sound after a time apart, and an unrelated one is not",
           "[unit]") {
   const Model honest = trained();
-  for (const double share : {0.3, 0.8}) {  // Parts of the norm, a third off 0.5.
+  for (const double share : {0.3, 0.8}) {  // Fractions of the norm, a third below and above 0.5.
     const Model model = moved(honest, 10 * share, 4);
     Judged judged(model, {near});
     judged.answer(near, honest, 0.1F);
     CHECK(judged.problem() == (share < 0.5 ? Reason::none : Reason::doubtful));
-    // Two witnesses know enough by themselves.
+    // Two witnesses have enough information by themselves.
     Judged by_two(model);
     by_two.answer(near, honest, 0.1F);
     by_two.answer(other, honest, 0.1F);
@@ -154,7 +154,7 @@ TEST_CASE(
 TEST_CASE("a model that is much longer than those of the witnesses is refused for that", "[unit]") {
   const Model honest = trained();
   Judged judged(moved(honest, 1e6, 4));
-  judged.answer(near, honest, 1e9F);  // Even if a witness says that models are anywhere.
+  judged.answer(near, honest, 1e9F);  // One witness claims that models are very far apart.
   judged.answer(other, honest, 1);
   CHECK(judged.problem() == Reason::norm_exceeded);
 }
@@ -246,7 +246,7 @@ TEST_CASE("witnesses that are gone or have no model give way to others, and to n
 
 TEST_CASE("without a witness a model is believed up to ten times the norm of our own", "[unit]") {
   const Time late = Time{} + std::chrono::seconds(2);
-  // Our own model has norm 10. A sketch shows norms within a third.
+  // Our own model has norm 10. A sketch gives a norm to within a third.
   Judged short_enough(moved(Model(elements), 60, 7), {});
   CHECK(short_enough.problem(late) == Reason::none);
   Judged longer(moved(Model(elements), 150, 7), {});
@@ -270,7 +270,7 @@ TEST_CASE("a witness that cannot answer is not waited for, and strangers are non
 
 TEST_CASE("a single witness that has only just begun is asked again until it has a model",
           "[unit]") {
-  Judged judged(Model(elements, 0.18F), {near});  // Has about the same norm.
+  Judged judged(Model(elements, 0.18F), {near});  // This model's norm is about that of trained().
   judged.review.receive(near, Refuse{judged.id, Reason::not_ready});
   CHECK_FALSE(judged.problem());
   judged.out = {};

@@ -1,5 +1,5 @@
-// The references that neighbours keep of each other stay equal at both ends, through deaths,
-// returns, rounds that are not mixed and lost messages.
+// The references that two neighbours keep of each other stay equal through deaths, returns, aborted
+// rounds and lost messages.
 #include "consensus/mixing/neighbour_memory.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class Company {
     }
   }
 
-  /// Begins a generation with these peers, in this order.
+  /// Begins a generation with these peers in this order.
   void begin(std::vector<std::size_t> present) {
     present_ = std::move(present);
     std::vector<PeerId> order;
@@ -46,8 +46,9 @@ class Company {
     }
   }
 
-  /// Every peer takes a step against the gradient of x^2 / 2, and then they mix. `spoil` may change
-  /// a message, or lose it by returning nullopt; `from` and `to` are indices among all peers.
+  /// Every peer takes a step against the gradient of x^2 / 2, and then all peers mix. `spoil` may
+  /// change a message, or lose it by returning nullopt; `from` and `to` are indices among all
+  /// peers.
   using Spoil = std::function<std::optional<std::vector<std::byte>>(
       std::size_t from, std::size_t to, const std::vector<std::byte>& bytes)>;
   void round(double rate, const Spoil& spoil = {}) {
@@ -68,8 +69,8 @@ class Company {
     ++round_;
   }
 
-  /// A round that no peer mixes. Peers for which `sends` is true send their messages; a message
-  /// arrives, unread, if `comes` returns true.
+  /// Runs a round in which no peer mixes. Peers for which `sends` is true send their messages. A
+  /// message arrives, but is not read, if `comes` returns true.
   void break_off(double rate, const std::function<bool(std::size_t)>& sends,
                  const std::function<bool()>& comes) {
     const std::vector<std::vector<MixMessage>> mail = send(rate, sends);
@@ -89,7 +90,7 @@ class Company {
     for (const auto& [name, values] : kept) one.mixer.restore(name, values);
   }
 
-  /// True if both ends of every edge have exactly the other's reference, to the bit.
+  /// True if each end of every edge holds exactly the other end's reference, to the bit.
   bool agrees() {
     for (std::size_t rank = 0; rank < present_.size(); ++rank) {
       Mixer<double>& mixer = everybody_[present_[rank]].mixer;
@@ -112,7 +113,7 @@ class Company {
   Vector& model(std::size_t peer) { return everybody_[peer].x; }
 
   std::size_t refused = 0;
-  std::map<MixForm, int> sent;  ///< Number of messages sent by all, for each receiver, by form.
+  std::map<MixForm, int> sent;  ///< Messages sent by all peers to each receiver, by form.
 
  private:
   struct One {
@@ -216,7 +217,7 @@ TEST_CASE("references keep the mean through every generation", "[unit]") {
       company.begin(present);
       const Vector before = company.mean();
       for (int round = 0; round < 6; ++round) company.round(0);
-      // The rounding error of sums of a few hundred numbers of size 1.
+      // The rounding error of a few hundred additions of numbers of size 1.
       CHECK(difference(company.mean(), before) < 1e-12);
       company.break_off(
           0, [&](std::size_t) { return rng.chance(0.7); }, [&] { return rng.chance(0.8); });
@@ -239,16 +240,17 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
     for (int round = 0; round < 5; ++round) company.round(0.01);
     return company.sent[MixForm::whole];
   };
-  // A round whose messages all arrive but are not mixed. Peers 2 and 4 are new to each other.
+  // In this round all messages arrive, but no peer mixes. Peers 2 and 4 become neighbours for the
+  // first time.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 2);
   CHECK(company.sent[MixForm::hello] == 8);
-  // A peer that could not send its last message takes it back.
+  // A peer that could not send its last message undoes that message's change.
   company.break_off(
       0.01, [](std::size_t peer) { return peer != 1; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // A peer that has sent its message does not take it back, even if the generation's first round is
+  // A peer that has sent its message does not undo it, even if the generation's first round is
   // lost.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
@@ -256,10 +258,10 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   company.break_off(
       0.01, [](std::size_t) { return false; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // A peer that has lost all copies gets them again, and sends its own reference once.
+  // A peer that has lost all copies receives them again, and sends its own reference once.
   company.restart(2, false);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 4);
-  // A peer that returns gets the references of its two neighbours, and sends them its own.
+  // A peer that returns receives its two neighbours' references, and sends its own to both.
   company.restart(3, true);
   CHECK(wholes_in({0, 1, 2, 3, 4, 5}) == 4);
 }
@@ -284,9 +286,9 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
         });
     CHECK(company.refused == (damaged ? 1 : 0));
     CHECK_FALSE(company.agrees());
-    company.round(0);  // Peer 2 reports what it lacks.
+    company.round(0);  // Peer 2 reports which reference it lacks.
     CHECK_FALSE(company.agrees());
-    company.round(0);  // Peer 2 receives it.
+    company.round(0);  // Peer 2 receives the reference.
     CHECK(company.agrees());
     CHECK(company.sent[MixForm::whole] == 1);
     const Vector before = company.mean();
@@ -296,7 +298,7 @@ TEST_CASE("a difference that is lost or damaged is made good by the whole", "[un
   }
 }
 
-// Both swarms begin a new generation after ten rounds, so that only the restart differs.
+// Both swarms begin a new generation after ten rounds, so that they differ only in the restart.
 TEST_CASE("a swarm that was stopped goes on as one that was not", "[unit]") {
   for (const MixRule& rule : remembering_rules()) {
     INFO(text_of(rule));

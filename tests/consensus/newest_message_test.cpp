@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t peers = 5;
 
-/// All rules, each with every staleness that it allows.
+/// All rules, each with every staleness that the rule allows.
 std::vector<MixRule> rules_that_wait_as_they_may() {
   std::vector<MixRule> all;
   for (MixRule rule : all_rules(peers)) {
@@ -24,10 +24,12 @@ std::vector<MixRule> rules_that_wait_as_they_may() {
   return all;
 }
 
-/// How two messages of one peer, from round 0 and a later round, change another peer's model.
+/// Two messages from one peer, of round 0 and of a later round, and their effect on another peer's
+/// model.
 class TwoMessages {
  public:
-  /// Uses the first pair of peers, and the first round in which there are two messages.
+  /// Uses the first pair of peers, and the first later round, for which there are two messages.
+  /// Returns nullopt if no pair has two messages.
   static std::optional<TwoMessages> of(const MixRule& rule) {
     const RoundPlan plan(rule, peers, 1);
     const auto hears = [&](std::size_t from, std::size_t to, std::uint64_t round) {
@@ -45,7 +47,7 @@ class TwoMessages {
     return std::nullopt;
   }
 
-  /// The model after both messages, or after the newer one alone.
+  /// The model after mixing both messages, or the newer one alone.
   MixingLab::Vector mixed(bool with_older) const {
     std::vector<MixMessage> arrived{newer_};
     if (with_older) arrived.insert(arrived.begin(), older_);
@@ -67,7 +69,7 @@ class TwoMessages {
     made(receiver_, round, model_, to);
   }
 
-  /// The message that a peer gets in a round, after a local step.
+  /// The message that peer `to` gets in a round, after a local step of the sender.
   static MixMessage made(Mixer<double>& mixer, std::uint64_t round, MixingLab::Vector& x,
                          std::size_t to) {
     const bool first = mixer.rule().order == MixOrder::combine_then_adapt;
@@ -114,7 +116,7 @@ TEST_CASE("what is added up never goes without an older message", "[unit]") {
     if (!adds_up || rule.staleness == 0) continue;
     INFO(name_of(rule) << ", staleness " << rule.staleness);
     CHECK_FALSE(traits_of(rule).newest_suffices);
-    // With DOWNPOUR only the centre adds up; its workers read its newest sum.
+    // With DOWNPOUR only the centre adds messages up. Its workers read the centre's newest sum.
     const auto messages = TwoMessages::of(rule);
     if (!messages || rule.kind == MixKind::downpour) continue;
     CHECK(messages->mixed(true) != messages->mixed(false));

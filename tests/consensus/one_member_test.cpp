@@ -1,4 +1,4 @@
-// A single member that receives messages from others, played by the test.
+// A single member that receives messages from other peers, which the test plays.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -20,7 +20,7 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Options with such rare probes and push-pulls that only received messages matter.
+/// Options that make probes and push-pulls so rare that only received messages matter.
 Membership::Options quiet() {
   Membership::Options options;
   options.probe_period = std::chrono::hours(1);
@@ -30,7 +30,7 @@ Membership::Options quiet() {
   return options;
 }
 
-/// Peer 0, which knows peers 1 to N-1. The test plays the others.
+/// Peer 0, which knows peers 1 to N-1. The test plays the other peers.
 struct Lone {
   explicit Lone(int peers, Membership::Options options = quiet())
       : membership(member_of(0), peers_below(peers), options, signer_of(peer_of(0)), Rng(1)) {
@@ -51,7 +51,7 @@ struct Lone {
 
   MemberState state(int peer) const { return membership.find(peer_of(peer))->state; }
 
-  /// Ticks whenever it is due. Answers all probes, or none.
+  /// Ticks whenever the member is due. Answers all probes, or none.
   void live_for(double amount, bool answer) {
     const Time end = now + from_seconds(amount);
     while (membership.deadline() <= end) {
@@ -146,7 +146,7 @@ TEST_CASE("a peer that is suspected again and again answers once in the time of 
     return std::ranges::count_if(
         lone.out.facts, [](const Fact& fact) { return std::holds_alternative<SelfRefuted>(fact); });
   };
-  // One message names the present incarnation and those that would follow.
+  // One message accuses the current incarnation and the next nineteen.
   std::vector<Member> accusations;
   for (std::uint64_t incarnation = 0; incarnation < 20; ++incarnation) {
     Member accusation = member_of(0, MemberState::suspect, incarnation);
@@ -157,16 +157,16 @@ TEST_CASE("a peer that is suspected again and again answers once in the time of 
   CHECK(lone.membership.self().incarnation == 1);
   CHECK(lone.membership.local_health() == 1);
   CHECK(refutations() == 1);
-  CHECK(lone.out.messages.size() == 4);  // An answer, and a word to each of the others.
+  CHECK(lone.out.messages.size() == 4);  // An answer, and a message to each other peer.
   lone.hear(2, accusations[1]);
   CHECK(lone.membership.self().incarnation == 1);
-  // The next accusation is answered again.
+  // After a pause, another accusation is refuted again.
   lone.now += options.probe_timeout;
   lone.hear(2, accusations[1]);
   CHECK(lone.membership.self().incarnation == 2);
   CHECK(lone.membership.local_health() == 2);
   CHECK(refutations() == 2);
-  // What an earlier process of ours has stated is overruled at once.
+  // A statement by an earlier process of ours is overruled at once.
   lone.hear(1, member_of(0, MemberState::suspect, 7));
   CHECK(lone.membership.self().incarnation == 8);
   CHECK(refutations() == 2);
@@ -218,7 +218,7 @@ TEST_CASE("nothing in a peer's name is believed without its signature", "[member
   const std::vector<Member> before = lone.membership.members();
   for (const Member& forged : {claim, address, life, other_key, layout, ourselves}) {
     lone.out = {};
-    // The rest of the message after a forgery is not believed either.
+    // Nothing that follows a forgery in the same message is believed either.
     lone.receive(1, PushPull{.members = {forged, member_of(3, MemberState::alive, 4)}});
     CHECK(lone.membership.members() == before);
     REQUIRE(lone.out.facts.size() == 1);
@@ -276,7 +276,7 @@ TEST_CASE("our statement is renewed every five seconds at most while only steps 
   const std::uint64_t before = lone.membership.self().version;
   lone.membership.set_progress(progress);
   const std::uint64_t at_start = lone.membership.self().version;
-  CHECK(at_start == before + 1);  // A change of phase is stated at once.
+  CHECK(at_start == before + 1);  // A change of phase is announced at once.
   for (int tenth = 1; tenth <= 300; ++tenth) {
     progress.step += 10;
     lone.membership.set_progress(progress);
@@ -332,7 +332,7 @@ TEST_CASE("nothing more is sent to a member struck off the allow-list", "[member
   lone.receive(4, PingRequest{.sequence = 9, .target = peer_of(1), .rumors = {}});
   lone.membership.authorize(lone.now, peers_below(4), lone.out);
   lone.out = {};
-  lone.now = at_seconds(3600);  // Its probe of that member ended long ago.
+  lone.now = at_seconds(3600);  // The probe of that member ended long ago.
   lone.membership.tick(lone.now, lone.out);
   CHECK(std::ranges::none_of(lone.out.messages,
                              [](const Outgoing& outgoing) { return outgoing.to == peer_of(4); }));
@@ -352,7 +352,7 @@ TEST_CASE("the state of three hundred members travels in several messages", "[me
   std::size_t entries = 0;
   int replies = 0;
   REQUIRE_FALSE(lone.out.messages.empty());
-  // The receiver has our newest progress before it reads a statement that may be older.
+  // The receiver gets our newest progress before any statement, because a statement may be older.
   CHECK(std::holds_alternative<Ping>(lone.out.messages.front().message));
   for (const Outgoing& outgoing : lone.out.messages) {
     const auto* part = std::get_if<PushPull>(&outgoing.message);
@@ -428,7 +428,7 @@ TEST_CASE("local health rises with failed probes and falls with answers within i
 TEST_CASE("helpers that do not even say no speak against our own link", "[membership][unit]") {
   const bool answered = GENERATE(true, false);
   Lone lone(5, Membership::Options{});
-  lone.now = lone.membership.deadline();  // The probe has timed out, so it asks others.
+  lone.now = lone.membership.deadline();  // The probe has timed out, so the member asks others.
   lone.membership.tick(lone.now, lone.out);
   const std::vector<Outgoing> asked = std::exchange(lone.out.messages, {});
   REQUIRE(asked.size() == 3);
@@ -516,10 +516,11 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   REQUIRE(later);
   CHECK(is_later_statement(*later, before));
   CHECK(is_signed(*later, signer_of(before.id)));
-  // One new statement is enough for all askers. A version that we have not reached changes nothing.
+  // One new statement serves all peers that ask. A version that we have not reached changes
+  // nothing.
   CHECK(stated(before.version) == later);
   CHECK(stated(before.version + 1000) == later);
-  // A helper passes on the number of the version that the asker knows.
+  // A helper passes on the version number that the asker knows.
   lone.receive(1, PingRequest{.sequence = 8, .target = peer_of(2), .rumors = {}, .newer_than = 41});
   CHECK(std::get<Ping>(lone.out.messages.back().message).newer_than == 41);
 }
@@ -546,7 +547,7 @@ TEST_CASE("a report goes to all live members, which answer only if they are aske
 
 TEST_CASE("a death that ends another suspicion is followed up in the same tick",
           "[membership][unit]") {
-  Lone lone(3);  // A suspicion is short among two members and long among three.
+  Lone lone(3);  // A suspicion lasts a short time with two members and a long time with three.
   lone.hear(1, member_of(2, MemberState::suspect));
   lone.now = at_seconds(5);
   lone.hear(2, member_of(1, MemberState::suspect));

@@ -1,4 +1,4 @@
-// The steps of a collective, and the effect of an outer step, compared with closed forms.
+// At which steps collectives begin, and the effect of an outer step compared with closed forms.
 #include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>
@@ -31,9 +31,9 @@ TEST_CASE("an operation is a step until local steps begin and then a period with
   CHECK(later.steps_at(2, 13) == 1);
   CHECK_FALSE(later.is_local(2));
   CHECK(later.is_local(3));
-  // A peer that resumes between two collectives of this config continues from there.
+  // A peer that resumes between two collectives of this config makes the steps up to the next one.
   CHECK(later.steps_at(5, 13) == 4);
-  // A period of 1 means that gradients are summed, whatever else is set.
+  // With a period of 1 gradients are summed, whatever the other settings are.
   CHECK_FALSE(LocalSteps{.period = 1, .outer = OuterKind::nesterov}.is_local(5));
   CHECK_FALSE(LocalSteps{.period = 1, .outer = OuterKind::nesterov}.has_momentum());
 }
@@ -58,7 +58,7 @@ TEST_CASE("the outer step of Nesterov with a constant change is the geometric se
     outer.step(x, std::vector<float>{1});
     const double v = (1 - power) / (1 - mu);
     expected -= rate * (1 + mu * v);
-    // 40 additions of numbers below 7 in single precision.
+    // Allows for 40 additions of numbers below 7 in single precision.
     CHECK(x[0] == Approx(expected).epsilon(1e-5));
     CHECK(outer.momentum()[0] == Approx(v).epsilon(1e-5));
   }
@@ -71,7 +71,7 @@ TEST_CASE("only a momentum to which mean changes can lead is possible", "[unit]"
     outer.step(x, std::vector<float>{4 * largest_gradient, -4 * largest_gradient});
     REQUIRE(outer.is_possible(outer.momentum()));
   }
-  // A later step with this momentum would not be finite.
+  // With this momentum a later step would not be finite.
   CHECK_FALSE(outer.is_possible(std::vector<float>{0, 3e38F}));
   CHECK_FALSE(outer.is_possible(std::vector<float>{-50 * largest_gradient, 0}));
   CHECK_FALSE(outer.is_possible(std::vector<float>{std::nanf(""), 0}));

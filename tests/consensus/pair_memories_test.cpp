@@ -1,5 +1,5 @@
-// Exchanges whose codes need a memory of the pair: sums stay, models come together, and peers
-// notice if they remember different things.
+// Exchanges whose codes need a memory of the pair: sums are preserved, models converge, and peers
+// notice if their memories differ.
 #include "consensus/gossip/pair_memories.hpp"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(sum);
 }
 
-/// One exchange from each peer's present model.
+/// Runs one exchange that starts from each peer's present model.
 void exchange(ExchangeNetwork& network, std::size_t from, std::size_t to, float alpha = 0.5F) {
   network.snap(from, alpha);
   network.snap(to, alpha);
@@ -42,7 +42,7 @@ void exchange(ExchangeNetwork& network, std::size_t from, std::size_t to, float 
   network.deliver();
 }
 
-/// Moves all values of a peer's model.
+/// Adds random numbers to all values of a peer's model.
 void move(ExchangeNetwork& network, std::size_t index, Rng& rng, double by) {
   for (float& value : network.at(index).model) value += static_cast<float>(by * rng.normal());
 }
@@ -67,8 +67,8 @@ TEST_CASE("with a memory the sum of both models stays but for one rounding on ea
       const double before = static_cast<double>(a[i]) + static_cast<double>(b[i]);
       const double own = static_cast<double>(network.at(0).model[i]);
       const double other = static_cast<double>(network.at(1).model[i]);
-      // Both apply the same decoded force, so only the rounding of each addition changes the sum:
-      // by at most half a unit in the last place.
+      // Both peers apply the same decoded force, so the sum changes only by the rounding of the
+      // additions: by at most half a unit in the last place each.
       const double allowed = 0x1p-24 * (std::abs(own) + std::abs(other));
       worst = std::max(worst, std::abs(own + other - before) - allowed);
     }
@@ -83,7 +83,7 @@ TEST_CASE("a pair's largest tenths bring its models together as their bound says
   network.load(0, model_of(1));
   network.load(1, model_of(2));
   exchange(network, 0, 1);
-  // The first exchange is whole, so both are at the mean.
+  // The first exchange sends whole models, so both peers are at the mean.
   CHECK(distance(network.at(0).model, network.at(1).model) < 1e-5);
   Rng rng(7);
   move(network, 0, rng, 1);
@@ -91,7 +91,8 @@ TEST_CASE("a pair's largest tenths bring its models together as their bound says
   double before = distance(network.at(0).model, network.at(1).model);
   for (int round = 0; round < 10; ++round) {
     exchange(network, 0, 1);
-    // Each peer sends 6 of its 60 largest differences in an exchange, so none is left after ten.
+    // In each exchange a peer sends 6 of its 60 largest differences, so none is left after ten
+    // exchanges.
     const double now = distance(network.at(0).model, network.at(1).model);
     CHECK(now < before);
     before = now;
@@ -112,8 +113,8 @@ TEST_CASE("only the first exchange of a pair sends whole models") {
 }
 
 TEST_CASE("a code that is longer than the model arrives as well") {
-  // The first kind sends nearly all values with their places, the second three in a bucket with its
-  // scale.
+  // The first kind sends nearly all values with their indices. The second sends three values in a
+  // bucket with its scale.
   const auto [codec, size] =
       GENERATE(std::pair(Codec{.kind = CodecKind::top_k, .fraction = 1}, width),
                std::pair(Codec{.kind = CodecKind::top_k, .fraction = 0.9}, width),
@@ -163,7 +164,7 @@ TEST_CASE("a lost Commit leaves unlike memories which the next exchange finds") 
     return !std::holds_alternative<Commit>(message);
   };
   exchange(network, 0, 1);
-  // The partner gives up, and rests for at most 45 s.
+  // The partner gives up, and is then left alone for at most 45 s.
   network.advance(120s);
   network.filter = nullptr;
   CHECK(network.at(1).exchange.counts().undecided == 1);

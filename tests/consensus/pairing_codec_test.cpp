@@ -1,4 +1,4 @@
-// Pairings are fair and the same at all peers; codecs and norms are exact to the bit.
+// Pairings are fair and the same at all peers. Codecs and norms are exact to the bit.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -20,20 +20,21 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 View view_of(std::size_t n) {
   std::vector<PeerId> peers;
-  // The ids are large and out of order, because nothing may depend on small or consecutive ids.
+  // The ids are large and unordered, because nothing may depend on small or consecutive ids.
   for (std::size_t i = 0; i < n; ++i) peers.push_back(PeerId{(i * 7919 + 13) % 100003 + 1});
   return View(peers);
 }
 
 /// Chi-squared of counts that should all be equal.
 double chi_squared(const std::map<PeerId, int>& counts, std::size_t cells, double expected) {
-  // Cells that were never drawn.
+  // The sum over the cells that were never drawn.
   double sum = static_cast<double>(cells - counts.size()) * expected;
   for (const auto& [peer, count] : counts) sum += std::pow(count - expected, 2) / expected;
   return sum;
 }
 
-/// The value that chi-squared exceeds once in a thousand (Wilson and Hilferty's approximation).
+/// The value that chi-squared exceeds once in a thousand times (Wilson and Hilferty's
+/// approximation).
 double chi_squared_limit(double freedom) {
   const double spread = 2 / (9 * freedom);
   return freedom * std::pow(1 - spread + 3.09 * std::sqrt(spread), 3);
@@ -57,7 +58,7 @@ struct Format {
   int mantissa;        ///< Number of stored mantissa bits.
   int smallest;        ///< Exponent of the smallest normal number.
   int largest;         ///< Exponent of the largest numbers.
-  std::uint16_t inf;   ///< Bits of +infinity.
+  std::uint16_t inf;   ///< Bit pattern of +infinity.
   double worst_error;  ///< Largest relative error of a normal number.
 };
 
@@ -65,7 +66,7 @@ constexpr Format fp16{Codec::fp16, 10, -14, 15, 0x7c00, 0x1p-11};
 constexpr Format bf16{Codec::bf16, 7, -126, 127, 0x7f80, 0x1p-8};
 
 /// Rounds in double arithmetic to a multiple of the unit in the last place at this magnitude. Every
-/// step is exact except std::nearbyint, which rounds ties to even.
+/// operation is exact except std::nearbyint, which rounds ties to even.
 double reference(const Format& format, float value) {
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), format.smallest);
@@ -75,7 +76,7 @@ double reference(const Format& format, float value) {
   return overflows ? std::copysign(infinity, value) : rounded;
 }
 
-/// True for the same number with the same sign, so that 0 and -0 differ.
+/// True if both are the same number with the same sign, so 0 and -0 differ.
 bool is_same(double a, double b) { return a == b && std::signbit(a) == std::signbit(b); }
 
 }  // namespace
@@ -140,11 +141,12 @@ TEST_CASE("a matching gives every partner equally often and either role half of 
     initiated += match->initiates;
   }
   CHECK(counts.count(self) == 0);
-  // Rounds are independent draws, so the counts are multinomial. A fair draw fails this once in
-  // 1000.
+  // Rounds are independent draws, so the counts are multinomial. A fair draw fails this check once
+  // in 1000.
   const double freedom = static_cast<double>(n) - 2;
   CHECK(chi_squared(counts, n - 1, met / (freedom + 1)) < chi_squared_limit(freedom));
-  // Four standard errors of a fair coin, and of having no partner once in n rounds if n is odd.
+  // The margin is four standard errors of a fair coin. If n is odd, a peer has no partner once in n
+  // rounds, which is checked in the same way.
   CHECK(std::abs(initiated - met / 2.0) < 4 * std::sqrt(met / 4.0));
   const double idle = n % 2 == 0 ? 0 : 1.0 / static_cast<double>(n);
   CHECK(std::abs(rounds - met - rounds * idle) <= 4 * std::sqrt(rounds * idle * (1 - idle)));
@@ -180,7 +182,7 @@ TEST_CASE("every 16-bit pattern survives decoding and encoding") {
     const float value = decoded_value(format.codec, half);
     const bool is_nan = (half & 0x7fff) > format.inf;
     const std::uint16_t again = encoded_bits(format.codec, value);
-    // A NaN may change its payload, but remains NaN with the same sign.
+    // A NaN may change its payload, but must remain a NaN with the same sign.
     changed += is_nan ? !std::isnan(value) || (again & 0x7fff) <= format.inf ||
                             ((again ^ half) & 0x8000) != 0
                       : again != half;
@@ -257,7 +259,7 @@ TEST_CASE("the relative error of a normal number is at most half a unit in the l
     worst = std::max(worst, std::abs(result - value) / value);
   }
   CHECK(worst <= format.worst_error);
-  CHECK(worst > format.worst_error * 0.9);  // The bound is nearly reached, so it is the right one.
+  CHECK(worst > format.worst_error * 0.9);  // The bound is nearly reached, so it is tight.
 }
 
 TEST_CASE("the identity codec keeps every bit") {
@@ -269,7 +271,7 @@ TEST_CASE("the identity codec keeps every bit") {
 
 TEST_CASE("decoding gives the same values wherever the bytes lie") {
   const Codec codec = GENERATE(Codec::identity, Codec::fp16, Codec::bf16);
-  const std::vector<float> values{1.5f, -2.25f, 0.0f, 768.0f};  // Exact in every codec.
+  const std::vector<float> values{1.5f, -2.25f, 0.0f, 768.0f};  // All codecs keep these exact.
   const std::size_t size = values.size() * bytes_per_element(codec);
   for (std::size_t shift = 0; shift < 4; ++shift) {
     std::vector<std::byte> bytes(size + shift);
@@ -306,7 +308,8 @@ TEST_CASE("norms agree with wide arithmetic at every length") {
       apart += static_cast<long double>(gap) * gap;
       REQUIRE(difference[i] == gap);
     }
-    // At most 70 additions in double, each accurate to 2^-53 of the sum so far.
+    // The tolerance allows for at most 70 additions in double, each accurate to 2^-53 of the sum so
+    // far.
     const double tolerance = 1e-14;
     CHECK(comparison.their_norm() ==
           Approx(static_cast<double>(std::sqrt(theirs))).epsilon(tolerance));

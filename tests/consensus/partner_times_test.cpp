@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 PeerId partner(std::uint64_t number) { return PeerId{number}; }
 
-/// Runs exchanges with partners 1 to `partners` in turn. Each takes 200 ms.
+/// Runs exchanges with partners 1 to `partners`, one after another. Each exchange takes 200 ms.
 Time usual_exchanges(PartnerTimes& times, std::uint64_t partners, Time now, int rounds = 2) {
   for (int round = 0; round < rounds; ++round) {
     for (std::uint64_t number = 1; number <= partners; ++number) {
@@ -40,7 +40,8 @@ TEST_CASE("a partner that takes long rests until it has had no more than its sha
   CHECK_FALSE(times.is_resting(now + rest + 1ms, partner(9)));
   for (std::uint64_t number = 1; number <= 3; ++number)
     CHECK_FALSE(times.is_resting(now, partner(number)));
-  // The rest is limited however slow the partner was, because its link may have recovered.
+  // However slow the partner was, it is left alone for a limited time, because its link may have
+  // recovered.
   times.note(now + 1h, partner(9), now);
   now += 1h;
   CHECK(times.is_resting(now + PartnerTimes::rest_max - 1ms, partner(9)));
@@ -58,7 +59,7 @@ TEST_CASE("nobody rests whose exchanges take what is usual or who is the only pa
     alone.note(now, partner(1), now - (round % 2 == 0 ? 100ms : 9s));
     CHECK_FALSE(alone.is_resting(now, partner(1)));
   }
-  // An exchange of less than a tenth of a second is never slow, however fast the others are.
+  // An exchange shorter than a tenth of a second is never slow, however fast the others are.
   PartnerTimes quick;
   for (int round = 0; round < 9; ++round) quick.note(now + 1ms, partner(1), now);
   quick.note(now + 99ms, partner(2), now);
@@ -115,7 +116,7 @@ TEST_CASE("a partner that offers and then falls silent rests for as long as that
         Offer{.id = {peer(1), 1, number}, .layout_hash = 7, .elements = width, .alpha = 0.5f}, out);
     return exchange.in_flight();
   };
-  // We know no partner, so no time is usual yet.
+  // We know no partner's times yet, so no duration counts as usual.
   REQUIRE(offer(1));
   while (exchange.in_flight()) {
     now = exchange.deadline();
@@ -141,7 +142,7 @@ TEST_CASE("a partner whose ready word does not come rests too") {
     return !std::holds_alternative<Ready>(message) && !std::holds_alternative<Query>(message);
   };
   REQUIRE(network.start(0, 1));
-  // The wait for the word takes twice the progress deadline.
+  // The wait for Ready takes twice the progress deadline.
   network.advance(11s);
   REQUIRE_FALSE(network.at(0).exchange.in_flight());
   CHECK(network.at(0).exchange.is_resting(network.now(), peer(1)));
@@ -159,7 +160,7 @@ TEST_CASE("a partner that is silent at first does not prolong the wait for its r
   REQUIRE(exchange.start(now, peer(1), 0, out));
   const TransferId id = std::get<Offer>(out.messages.at(0).message).id;
   exchange.receive(now, peer(1), Accept{.id = id, .alpha = 0.5f}, out);
-  // Either the partner was silent, or we have slept and not noticed it yet.
+  // Either the partner was silent, or our machine was asleep and we have not noticed it yet.
   const int resumes = GENERATE(3, 0);
   for (int resume = 0; resume < resumes; ++resume) {
     now = exchange.deadline();

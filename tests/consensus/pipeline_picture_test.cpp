@@ -12,7 +12,8 @@
 namespace gv {
 namespace {
 
-/// Each part takes a second: forward is 1 slot, backward 2 slots. Updates take almost no time.
+/// Each part of the work takes a second, so a forward pass is 1 slot and a backward pass 2. Updates
+/// take almost no time.
 PipelineTiming timing(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
   const PipelineSchedule schedule =
       make_schedule(kind, straight_routes(stages, micro_batches), stages);

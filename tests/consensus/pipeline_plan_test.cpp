@@ -1,4 +1,4 @@
-// Partitions compared with brute force; chain maps and routes compared with their promises.
+// Partitions compared with brute force; chain maps and routes checked against their promises.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -46,8 +46,8 @@ PipelineSite drawn_site(std::size_t peers, Rng& rng) {
   return site;
 }
 
-/// Tries every way to cut layers and peers into stages. Written from the definition, not from the
-/// program.
+/// Tries every way to cut layers and peers into stages, and returns the best time. Written from the
+/// definition, not from the tested code.
 double brute_force(const std::vector<LayerCost>& layers, const PipelineSite& site,
                    const PartitionOptions& options) {
   const std::size_t stages = options.stages;
@@ -80,7 +80,7 @@ double brute_force(const std::vector<LayerCost>& layers, const PipelineSite& sit
         }
         double speed = 0;
         for (std::size_t p = peer; p < peer_ends[s]; ++p) speed += site.speeds[p];
-        // In 1F1B stage s keeps p - s micro-batches.
+        // In 1F1B with p stages, stage s keeps the activations of p - s micro-batches.
         const double memory =
             3 * parameters +
             static_cast<double>(std::min(stages - s, options.micro_batches)) * kept;
@@ -121,7 +121,7 @@ std::vector<StageCarrier> peers_of_speeds(const std::vector<double>& speeds) {
   return carriers;
 }
 
-/// Work of the slowest stage for each micro-batch, if every peer carries one stage.
+/// Time of the slowest stage for each micro-batch, if every peer carries one stage.
 double slowest(const std::vector<StageCarrier>& carriers, const std::vector<double>& seconds) {
   double worst = 0;
   for (std::uint32_t s = 0; s < seconds.size(); ++s) {
@@ -256,7 +256,7 @@ TEST_CASE("what must be kept follows the schedule and the place of the stage") {
   CHECK(memory({.kind = PipelineKind::gpipe}) == Bytes{380, 380, 380, 380});
   CHECK(memory({.kind = PipelineKind::pipedream}) == Bytes{640, 530, 420, 310});
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4}) == Bytes{440, 430, 420, 410});
-  // `ahead` never goes past the next update.
+  // `ahead` never reaches past the next update.
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 4, .ahead = 1}) ==
         Bytes{440, 440, 430, 410});
   CHECK(memory({.kind = PipelineKind::two_bw, .accumulate = 8, .ahead = 1}) ==
@@ -283,7 +283,8 @@ TEST_CASE("a map is kept as long as nothing changes") {
     for (double& stage : seconds) stage = drawn(rng);
     auto carriers = peers_of_speeds(speeds);
     Map map = map_stages(carriers, seconds);
-    // Balancing moves one peer at a time, each for a gain of 15 %, so it ends.
+    // Balancing moves one peer at a time and only for a gain of at least 15 %, so it comes to an
+    // end.
     int moves = 0;
     for (bool settled = false; !settled; ++moves) {
       REQUIRE(moves < 60);
@@ -321,13 +322,14 @@ TEST_CASE("two that carry a stage alone exchange them if that is worth it") {
   auto carriers = peers_of_speeds({1, 1, 1});
   give(carriers, {{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // The slow peer moves to the fastest stage, and the peer from there takes its place.
+  // The slow peer moves to the fastest stage, and that stage's peer takes its place.
   carriers[1].speed = 0.4;
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}});
   // The gain is less than 15 %: stage 1 takes 4 / 0.9 instead of 4.
   carriers[1].speed = 0.9;
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // Takes the better of a move and an exchange: four peers at the slowest stage, or the fast one.
+  // map_stages() takes the better of a move and an exchange. A move gives the slowest stage four
+  // peers; an exchange gives it the fast one.
   carriers = peers_of_speeds({1, 1, 8, 1});
   give(carriers, {{0}, {1}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {2}, {1}, {2}});
@@ -338,7 +340,7 @@ TEST_CASE("a stage that nobody has left goes to who can be spared") {
   auto carriers = peers_of_speeds({1, 1, 1, 1});
   give(carriers, {{0}, {0}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{1}, {0}, {2}, {2}});
-  // A newcomer is preferred to a peer that has another stage.
+  // A newcomer is preferred to a peer that already has another stage.
   give(carriers, {{0}, {0}, {2}, {}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {0}, {2}, {1}});
 }
@@ -374,26 +376,26 @@ TEST_CASE("a pinned peer carries its stage and others carry it while the peer is
   auto carriers = peers_of_speeds({1, 1, 1});
   carriers[0].pin = 2;
   CHECK(map_stages(carriers, seconds) == Map{{2}, {0}, {1}});
-  // It gives up the stages that it carried before, and is not spared for another one.
+  // The pinned peer gives up the stages that it carried before, and takes no other stage.
   give(carriers, {{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds)[0] == std::vector<std::uint32_t>{2});
   carriers[2].pin = 2;
   CHECK(map_stages(carriers, seconds) == Map{{2}, {0, 1}, {2}});
-  // The peer comes back to a stage that another one has carried beside its own.
+  // The pinned peer returns to a stage that another peer has carried in addition to its own.
   carriers = peers_of_speeds({1, 1, 1});
   carriers[0].pin = 0;
   give(carriers, {{}, {0, 1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // The same if it has the stage of a checkpoint, unless a plan is to decide.
+  // The same holds if the pinned peer has the stage from a checkpoint, unless a plan decides.
   give(carriers, {{0}, {0, 1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds, false) == Map{{0}, {0, 1}, {2}});
-  // A newcomer takes any other stage of a peer than the one to which that peer is pinned.
+  // A newcomer may take any stage of the peer except the one to which the peer is pinned.
   carriers = peers_of_speeds({1, 1, 1});
   carriers[0].pin = 2;
   give(carriers, {{1, 2}, {0}, {}});
   CHECK(map_stages(carriers, seconds) == Map{{2}, {0}, {1}});
-  // No gain of balance moves it.
+  // Once pinned, no peer is moved for the sake of balance.
   carriers = peers_of_speeds({1, 1, 1});
   carriers[1].speed = 0.1;
   give(carriers, {{0}, {1}, {2}});
@@ -462,7 +464,7 @@ TEST_CASE("routes go through a replica of each stage and share the work out as p
   CHECK(different.size() > 2);
   const Routes quick = make_routes(RouterKind::throughput, replicas, 12, speeds, Rng(1));
   CHECK(counts(quick) == Counts{{0, 3}, {1, 6}, {2, 4}, {3, 9}, {4, 6}, {5, 8}});
-  // The share is spread evenly: of any four micro-batches in a row the fast peer has three.
+  // The fast peer's share is spread evenly: it has three of any four consecutive micro-batches.
   for (std::size_t b = 0; b + 4 <= 12; ++b) {
     std::size_t own = 0;
     for (std::size_t i = b; i < b + 4; ++i) own += quick[i][0] == 3;

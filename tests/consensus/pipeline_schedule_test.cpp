@@ -1,4 +1,4 @@
-// Schedules compared with closed forms and golden numbers, and a validator that finds faulty ones.
+// Schedules compared with closed forms and recorded figures, and a validator of schedules.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace {
 using Action = PipelineAction;
 using Sizes = std::vector<std::size_t>;
 
-/// A single chain, used in both directions: every other micro-batch takes it from the last to the
-/// first.
+/// Routes over a single chain that is used in both directions: every other micro-batch runs from
+/// the last worker to the first.
 Routes mirrored_routes(std::size_t stages, std::size_t micro_batches) {
   Routes routes = straight_routes(stages, micro_batches);
   for (std::size_t b = 1; b < micro_batches; b += 2) std::ranges::reverse(routes[b]);
@@ -38,7 +38,7 @@ PipelineCosts equal_costs(std::size_t stages, double forward, double input, doub
               stages, {.forward = forward, .backward_input = input, .backward_weight = weight})};
 }
 
-/// The makespan in slots if forward and backward each take one slot.
+/// The makespan in slots, if forward and backward take one slot each.
 double slots(PipelineKind kind, std::size_t stages, std::size_t micro_batches) {
   return replay(straight(kind, stages, micro_batches), equal_costs(stages, 1, 0.5, 0.5)).makespan;
 }
@@ -58,7 +58,7 @@ std::string text_of(const Problems& problems) {
   return text;
 }
 
-/// Random routes over `replicas` workers in each stage.
+/// Random routes over `replicas` workers for each stage.
 Routes random_routes(std::size_t stages, std::size_t replicas, std::size_t micro_batches,
                      Rng& rng) {
   Routes routes(micro_batches, std::vector<std::uint32_t>(stages));
@@ -80,8 +80,8 @@ TEST_CASE("1F1B warms up with as many forward passes as stages follow and then a
 }
 
 TEST_CASE("1F1B is the closed form of its slots") {
-  // In DeepSpeed's TrainSchedule, even stages go forward in even slots and odd stages in odd slots:
-  // 2 (m + p - 1) slots in all.
+  // In DeepSpeed's TrainSchedule, even stages go forward in even slots and odd stages in odd slots.
+  // With p stages and m micro-batches, that takes 2 (m + p - 1) slots in all.
   for (std::size_t p = 1; p <= 6; ++p) {
     for (std::size_t m = 1; m <= 9; ++m) {
       const PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, p, m);
@@ -147,7 +147,8 @@ TEST_CASE("makespans are the golden ones") {
   CHECK(thirds(8, 16) == 55);
   CHECK(thirds(4, 16) == 51);
   for (const std::size_t d : {2, 4, 6, 8, 16}) {
-    // 2 N + D - 2 for every N. (The published generator omits instructions from 3 D on.)
+    // With D stages the makespan is 2 N + D - 2 for every number N of micro-batches. (The published
+    // generator omits instructions for N from 3 D.)
     for (const std::size_t n : {d, 2 * d, 3 * d, 4 * d}) {
       CHECK(slots(PipelineKind::chimera, d, n) == static_cast<double>(2 * n + d - 2));
     }
@@ -228,19 +229,20 @@ TEST_CASE("random routes give sound schedules that pass bounded channels") {
 }
 
 TEST_CASE("work is passed on while workers compute") {
-  // A transfer takes as long as a pass, which delays everything by one round trip, once.
+  // A transfer takes as long as a pass, so everything is delayed by a single round trip.
   PipelineCosts costs = equal_costs(2, 1, 0.5, 0.5);
   const PipelineSchedule schedule = straight(PipelineKind::gpipe, 2, 8);
   const double without = replay(schedule, costs).makespan;
   costs.boundaries = {{.seconds = 1, .latency_s = 0.25}};
   CHECK(replay(schedule, costs).makespan == Approx(without + 2 * 1.25).epsilon(1e-12));
-  // A link twice as slow as the work is the bottleneck: eight results go forward and eight back.
+  // A link twice as slow as the work is the bottleneck. It carries eight results forward and eight
+  // back.
   costs.boundaries = {{.seconds = 2, .latency_s = 0}};
   CHECK(replay(schedule, costs).makespan == Approx(1 + 8 * 2 + 1 + 1 + 8 * 2 + 1).epsilon(1e-12));
 }
 
 TEST_CASE("a schedule made for transfers hides those that take as long as a pass") {
-  // One round trip through all links remains; without `ahead` every cycle costs one.
+  // Only one round trip through all links remains. Without `ahead` every cycle costs a round trip.
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::zero_bubble}) {
     for (const std::size_t p : {2, 3, 4, 6}) {
       for (const double seconds : {0.1, 0.5, 1.0}) {
@@ -271,7 +273,7 @@ TEST_CASE("2BW with enough micro-batches an update hides transfers in its steady
   };
   CHECK(each(8, 1) == Approx(3).epsilon(1e-12));
   CHECK(each(8, 0) > 3.5);
-  CHECK(each(4, 1) > 3.1);  // Two versions are enough only for four in flight.
+  CHECK(each(4, 1) > 3.1);  // Two versions suffice only for four micro-batches in flight.
 }
 
 TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
@@ -287,8 +289,8 @@ TEST_CASE("the further ahead a schedule is the longer the transfers it hides") {
 }
 
 TEST_CASE("chimera has the bubble of its formula where backward passes are longer") {
-  // The bubble is (p - 2)(F + B) / 2, or at most a third more, if the lists leave time for
-  // transfers and there are more micro-batches than stages.
+  // With p stages and passes of F and B slots, the bubble is (p - 2)(F + B) / 2. It is at most a
+  // third more if the lists leave time for transfers and there are more micro-batches than stages.
   const PipelineCosts costs = equal_costs(4, 1, 1, 1);
   for (const std::size_t m : {8, 16, 32}) {
     const double least = static_cast<double>(3 * m);
@@ -306,11 +308,11 @@ TEST_CASE("a pipeline that computes activations again pays a forward pass for ea
   CHECK(replay(schedule, costs).makespan == Approx(kept * 4 / 3).epsilon(1e-12));
 }
 
-// ---- Errors are found ----
+// ---- Detection of errors ----
 
 TEST_CASE("a schedule short of operations is refused with what is missing") {
-  // The output of a published generator of Chimera for six stages and eighteen micro-batches: each
-  // worker has 14 forward and 12 backward passes instead of 18 and 18.
+  // The output of a published Chimera generator for six stages and eighteen micro-batches. Each
+  // worker has 14 forward and 12 backward passes instead of 18 each.
   PipelineSchedule schedule = straight(PipelineKind::chimera, 6, 18);
   for (auto& list : schedule.workers) {
     std::size_t forward = 0;
@@ -355,25 +357,26 @@ TEST_CASE("each kind of fault in a schedule is named with its place") {
 }
 
 TEST_CASE("lists that wait for each other in a circle are refused") {
-  // The first stage waits for its gradient before the second stage has its input.
+  // In the end the first stage waits for a gradient before it has given the second stage its input.
   PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 2, 2);
   REQUIRE(words(schedule.workers[0]) == "F0 F1 B0 B1 U0");
   REQUIRE(words(schedule.workers[1]) == "F0 B0 F1 B1 U0");
-  std::swap(schedule.workers[1][1], schedule.workers[1][2]);  // F0 F1 B0 B1
+  std::swap(schedule.workers[1][1], schedule.workers[1][2]);  // The list is now F0 F1 B0 B1.
   CHECK(text_of(problems(schedule)) == "");
-  std::swap(schedule.workers[0][1], schedule.workers[0][2]);  // F0 B0 F1 B1
+  std::swap(schedule.workers[0][1], schedule.workers[0][2]);  // The list is now F0 B0 F1 B1.
   const std::string text = text_of(problems(schedule));
   CHECK_THAT(text, Catch::Contains("worker 0, operation 1: B0.0 waits for ever"));
   CHECK_THAT(text, Catch::Contains("worker 1, operation 1: F1.1 waits for ever"));
 }
 
 TEST_CASE("a channel that is full stops only those lists that do not empty it") {
-  // All forward passes come before any backward pass, so the first stage may be ahead by the length
-  // of the channel.
+  // All forward passes come before any backward pass, so the first stage may run ahead by the
+  // length of the channel.
   const PipelineSchedule gpipe = straight(PipelineKind::gpipe, 2, 4);
   CHECK(text_of(problems(gpipe, {.channel = 1})) == "");
   PipelineSchedule late = gpipe;
-  // The second stage takes the last micro-batch first, behind three others in the channel.
+  // The second stage takes the last micro-batch first, although three others are before it in the
+  // channel.
   std::rotate(late.workers[1].begin(), late.workers[1].begin() + 3, late.workers[1].begin() + 4);
   CHECK(text_of(problems(late)) == "");
   CHECK(text_of(problems(late, {.channel = 4})) == "");
@@ -401,8 +404,8 @@ TEST_CASE("a test takes each micro-batch through each stage once and never waits
     }
     INFO(stages << " stages, " << replicas << " replicas, " << count << " in windows of "
                 << window);
-    // Each worker executes its next instruction when the instruction that it needs from another
-    // worker is done.
+    // Each worker executes its next instruction once the other worker's instruction that it depends
+    // on is done.
     std::set<std::pair<std::size_t, std::size_t>> forward, answers;
     std::vector<std::size_t> at(lists.size());
     for (bool goes_on = true; goes_on;) {
@@ -418,7 +421,7 @@ TEST_CASE("a test takes each micro-batch through each stage once and never waits
                                          : s + 1 == stages || answers.contains({b, s + 1});
         if (!is_ready) continue;
         REQUIRE((is_forward ? forward : answers).insert({b, s}).second);
-        // A worker has only a few of its own micro-batches under way.
+        // A worker has at most `window` micro-batches under way.
         for (std::size_t old = 0; is_forward && old + window <= b; ++old) {
           if (routes[old][s] == worker) REQUIRE(answers.contains({old, s}));
         }

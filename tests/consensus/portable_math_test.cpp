@@ -1,4 +1,4 @@
-// Functions that all machines compute alike are close to those of the standard library.
+// Functions that give the same bits on all machines are close to those of the standard library.
 #include "base/portable_math.hpp"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ TEST_CASE("a power by squaring is the product of its factors", "[unit]") {
   CHECK(integer_power(-2, 11) == -2048);
   for (const double base : {0.5, 0.9, 0.999, 0.999999}) {
     for (const std::uint64_t exponent : {1, 2, 3, 7, 100, 4096, 99999}) {
-      // Each of at most `exponent` multiplications rounds once.
+      // At most `exponent` multiplications round once each.
       const double rounding = static_cast<double>(exponent) * 0x1p-52;
       const double expected = std::pow(base, static_cast<double>(exponent));
       CHECK(std::abs(integer_power(base, exponent) - expected) <= rounding * expected);
@@ -52,8 +52,8 @@ TEST_CASE("the logarithm is that of the standard library within four units of th
         Approx(-744.44).epsilon(1e-5));
 }
 
-// Recorded on x86. With the functions of the C library the first number would depend on whether the
-// processor has fused multiplication.
+// Recorded on x86. With the C library's functions, the first fingerprint would depend on whether
+// the processor has fused multiply-add.
 TEST_CASE("powers and cosines and logarithms have the same bits on every machine", "[unit]") {
   Rng rng(2);
   std::vector<double> values;

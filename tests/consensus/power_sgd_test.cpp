@@ -1,5 +1,5 @@
-// Products of thin matrices: exact if the rank is large enough; with less, nothing is lost; the
-// same at all peers.
+// Products of thin matrices are the same at all peers, exact if the rank is large enough, and lose
+// nothing otherwise.
 #include "consensus/compression/power_sgd.hpp"
 
 #include <Eigen/SVD>
@@ -47,7 +47,7 @@ FactorShape one_matrix(std::size_t rows, std::size_t cols, std::size_t rank) {
   return {.elements = rows * cols, .rank = rank, .matrices = {{0, rows, cols}}};
 }
 
-/// Some peers, and the means that they form.
+/// Some peers, and the means that they compute.
 struct Peers {
   std::vector<PowerSgd> peers;
   PowerSgd::Turn turn{.generation = 99};
@@ -106,7 +106,8 @@ Floats thin_product(std::size_t rows, std::size_t cols, std::size_t rank, Rng& r
 
 }  // namespace
 
-// If the columns of V are orthonormal, out = mean(M) V V^T, and the next step derives V from it.
+// With matrices M and a basis V of orthonormal columns, out = mean(M) V V^T. The next step derives
+// its V from this result.
 TEST_CASE("a gradient in factors is its projection on a basis that follows it", "[unit]") {
   const std::size_t rows = 9, cols = 6, rank = 2;
   Rng rng(1);
@@ -130,7 +131,8 @@ TEST_CASE("a gradient in factors is its projection on a basis that follows it", 
     if (turn > 0) {
       const Matrix expected = turn % 2 == 0 ? Matrix(given * basis * basis.transpose())
                                             : Matrix(basis * basis.transpose() * given);
-      // Sums of a dozen floats of size 1, computed through a basis that loses a digit.
+      // The tolerance allows for sums of a dozen floats of size 1, computed through a basis that
+      // loses a digit.
       CHECK((out - expected).norm() < 1e-5 * given.norm());
     }
     // The next basis spans the result's columns after an even turn, and its rows after an odd one.
@@ -201,7 +203,7 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
     }
     remembered = peers.mean_memory();
     for (std::size_t i = 0; i < mean.size(); ++i) {
-      // Rounding of means of products of values up to 10 in float.
+      // The margin allows for rounding means of products of values up to 10 to float.
       REQUIRE(remembered[i] == Approx(mean[i] - out[i]).margin(2e-5));
     }
   }
@@ -212,7 +214,7 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
 }
 
 TEST_CASE("the memory of a peer is a function of its own data and the shared basis", "[unit]") {
-  // What a peer remembers is orthogonal to the basis: e = M - M V V^T.
+  // The memory of a peer with matrix M is orthogonal to the basis V: e = M - M V V^T.
   Rng rng(3);
   Peers peers(3, one_matrix(10, 7, 2));
   const Floats out = peers.step(gradients_of(3, 70, rng));
@@ -240,20 +242,20 @@ TEST_CASE("a matrix of low rank is found in two steps and a noisy one better fro
   CHECK(norm(exact.mean_memory()) <= 1e-5 * norm(low));
   CHECK(distance(sum, low) <= 1e-5 * norm(low));
 
-  // The same matrix in every step, so the warm start turns the steps into power iteration.
+  // The matrix is the same in every step, so the warm start turns the steps into power iteration.
   Peers noisy(1, one_matrix(20, 15, 1));
   Floats matrix = thin_product(20, 15, 1, rng);
   for (float& value : matrix) value += 0.7f * static_cast<float>(rng.normal());
   double first = 0, last = 0;
   for (int step = 0; step < 20; ++step) {
-    Floats rest = matrix;  // Remove the memory that was added.
+    Floats rest = matrix;  // Subtract the memory, because the step adds it.
     if (step > 0) {
       for (std::size_t i = 0; i < rest.size(); ++i) rest[i] -= noisy.peers[0].memory()[i];
     }
     last = distance(noisy.step({rest}), matrix);
     if (step == 0) first = last;
   }
-  // The best approximation of rank 1, from the singular values.
+  // The error of the best approximation of rank 1 follows from the singular values.
   const Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>
       view(matrix.data(), 20, 15);
   const auto values = Eigen::JacobiSVD<Eigen::MatrixXd>(view.cast<double>()).singularValues();
@@ -282,7 +284,7 @@ TEST_CASE("a part that is asked for again is as if it had not been asked for bef
   Peers once(2, shape);
   Peers again(2, shape);
   for (int step = 0; step < 7; ++step) {
-    if (step == 4) {  // Another generation draws a new basis but keeps what was remembered.
+    if (step == 4) {  // A new generation draws a new basis but keeps the memory.
       again.part(0, normals(60, rng));
       once.turn = again.turn = {.generation = 7};
     }
@@ -323,7 +325,7 @@ TEST_CASE("orthonormal columns are so and dependent ones are drawn", "[unit]") {
   for (std::size_t i = 0; i < 50; ++i) {
     columns[50 + i] = 0;
     columns[100 + i] = 3 * columns[i];
-    columns[150 + i] = columns[i] + 1e-4f * columns[150 + i];  // Nearly dependent.
+    columns[150 + i] = columns[i] + 1e-4f * columns[150 + i];  // Nearly dependent on the first.
   }
   orthonormalise(columns, 4, rng);
   for (std::size_t a = 0; a < 4; ++a) {
@@ -332,7 +334,7 @@ TEST_CASE("orthonormal columns are so and dependent ones are drawn", "[unit]") {
       for (std::size_t i = 0; i < 50; ++i) {
         product += static_cast<double>(columns[50 * a + i]) * columns[50 * b + i];
       }
-      // The rounding of 50 products of floats around 0.1.
+      // The margin allows for rounding 50 products of floats around 0.1.
       CHECK(product == Approx(a == b ? 1 : 0).margin(1e-6));
     }
   }

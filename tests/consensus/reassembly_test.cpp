@@ -1,4 +1,4 @@
-// Byte vectors assembled from blocks, whatever blocks arrive.
+// Byte vectors are assembled from their blocks, and blocks that do not fit change nothing.
 #include "consensus/transfer/reassembly.hpp"
 
 #include <algorithm>
@@ -77,9 +77,9 @@ TEST_CASE("a vector is whole when its blocks have come in order", "[unit]") {
 TEST_CASE("only the block that begins at the first missing byte counts", "[unit]") {
   Arriving vector(40);
   REQUIRE(vector.take(0, 16) == BlockFit::next);
-  CHECK(vector.take_zeros(0, 16) == BlockFit::misplaced);   // This block is a repetition.
-  CHECK(vector.take_zeros(12, 8) == BlockFit::misplaced);   // This block overlaps.
-  CHECK(vector.take_zeros(20, 20) == BlockFit::misplaced);  // This block comes after a missing one.
+  CHECK(vector.take_zeros(0, 16) == BlockFit::misplaced);   // This block repeats an earlier one.
+  CHECK(vector.take_zeros(12, 8) == BlockFit::misplaced);   // This block overlaps an earlier one.
+  CHECK(vector.take_zeros(20, 20) == BlockFit::misplaced);  // This block leaves a gap.
   CHECK(vector.take_zeros(16, 0) == BlockFit::misplaced);   // This block is empty.
   CHECK(vector.blocks.received() == 16);
   CHECK(vector.take(16, 24) == BlockFit::next);
@@ -154,8 +154,8 @@ TEST_CASE("a sender can resume at every element and at the end", "[unit]") {
   CHECK_FALSE(blocks.can_resume_at(16));
 }
 
-// True blocks are mixed with hostile ones that contain zeros. Everything that is counted must be
-// true, and nothing may be written beyond the vector.
+// Genuine blocks are mixed with hostile ones that contain zeros. All bytes that count must be
+// genuine, and nothing may be written beyond the vector.
 TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "[unit]") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
@@ -172,7 +172,8 @@ TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "
       const std::size_t length =
           is_true ? std::min(left, element * (1 + rng.below(8))) : rng.below(2 * left + 8);
       std::uint64_t offset = rng.below(8) == 0 ? rng.next() : rng.below(2 * size);
-      // A hostile block with the right place and length could not be told apart, so avoid it.
+      // A hostile block of the right place and length would be indistinguishable, so avoid sending
+      // one.
       const bool would_fit = offset == before && length <= left && length % element == 0;
       if (!is_true && would_fit && length > 0) offset = before + 1;
       const Bytes zeros(length);

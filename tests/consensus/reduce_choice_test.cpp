@@ -1,4 +1,4 @@
-// How measured links affect the choice for a sum, and how far false reports can go.
+// How measured links affect the choice of an all-reduce, and how much false reports can change it.
 #include "consensus/allreduce/reduce_choice.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ std::vector<PeerId> peers(std::size_t n) {
 
 std::size_t index_of(PeerId id) { return static_cast<std::size_t>(id) - 10; }
 
-/// The reports of all links between `n` peers. `speed` gives the bytes per second of each.
+/// Reports on all links between `n` peers. `speed` gives each link's bytes per second.
 LinkTable table(std::size_t n, const std::function<double(std::size_t, std::size_t)>& speed) {
   LinkTable links;
   for (std::size_t from = 0; from < n; ++from) {
@@ -68,7 +68,7 @@ TEST_CASE("where all links are alike a prediction is the formula's", "[unit]") {
             predicted_seconds({peers(n), algorithm, {}}, links,
                               {.elements = elements, .site = {.peers_per_processor = crowd}}, true);
         REQUIRE(seconds);
-        // Chunks are whole elements, and reports hold floats.
+        // The tolerance allows for chunks of whole elements, and for reports that hold floats.
         CHECK(*seconds == Approx(predicted_seconds(algorithm, n, elements,
                                                    {.link = link, .peers_per_processor = crowd}))
                               .epsilon(1e-4));
@@ -96,7 +96,7 @@ TEST_CASE("a ring goes round a slow pair and is as much faster as the pair was s
 }
 
 TEST_CASE("a slow link that no ring can leave out is named", "[unit]") {
-  // With three peers, each is next to both others, but a ring can avoid one slow direction.
+  // Among three peers each is next to both others. A ring can still avoid one slow direction.
   const LinkTable both = table(3, [](std::size_t from, std::size_t to) {
     return is_pair(from, to, 1, 2) ? fast / 10 : fast;
   });
@@ -127,14 +127,14 @@ TEST_CASE("what would make little of an operation faster is left as it is", "[un
   const LinkTable links = table(5, [](std::size_t from, std::size_t to) {
     return is_pair(from, to, 1, 2) ? fast / 10 : fast;
   });
-  // The 68 ms of messages become 7; if the collective takes a second of computing, that gains only
-  // 6 %.
+  // The 68 ms for messages would become 7 ms. If the collective computes for a second, that gains
+  // only 6 %.
   ReduceNeeds needs = only_rings;
   needs.operation_seconds = 1;
   CHECK(better_choice(ring_of(5), links, needs).order == peers(5));
   needs.operation_seconds = 0.3;
   CHECK_FALSE(uses(better_choice(ring_of(5), links, needs).order, 1, 2));
-  // A collective that took 8 ms shows that the links cannot be as slow as reported.
+  // The collective took only 8 ms, so the links cannot be as slow as reported.
   needs.operation_seconds = 0.008;
   CHECK(better_choice(ring_of(5), links, needs).order == peers(5));
 }
@@ -147,7 +147,7 @@ TEST_CASE("few bytes over measured links of high latency go by few messages", "[
         ReduceAlgorithm::direct);
   CHECK(better_choice(ring_of(8), links, {100, ReduceAlgorithm::halving_doubling, 0}).algorithm ==
         ReduceAlgorithm::halving_doubling);
-  // Whole vectors of 400 kB take longer than the additional messages of halving.
+  // Sending whole vectors of 400 kB takes longer than the additional messages of halving.
   const LinkTable more = table(16, [](std::size_t, std::size_t) { return fast; });
   CHECK(better_choice(ring_of(16), more, {.elements = 100'000}).algorithm ==
         ReduceAlgorithm::halving_doubling);
@@ -158,7 +158,7 @@ TEST_CASE("few bytes over measured links of high latency go by few messages", "[
 }
 
 TEST_CASE("messages that a peer sends or is sent at once share its link", "[unit]") {
-  // All links to one peer are slow. In each phase it receives all its messages through them.
+  // All links to one peer are slow. In each phase that peer receives all its messages over them.
   const std::size_t n = 5;
   const LinkTable links =
       table(n, [](std::size_t, std::size_t to) { return to == 2 ? fast / 10 : fast; });
@@ -176,7 +176,7 @@ TEST_CASE("messages that a peer sends or is sent at once share its link", "[unit
 TEST_CASE("nothing is changed for links that nobody has measured", "[unit]") {
   CHECK(better_choice(ring_of(5), {}, only_rings).order == peers(5));
   CHECK_FALSE(better_choice(ring_of(5), {}, only_rings).slowest);
-  // One peer has reported nothing, so there is no ring of measured links.
+  // One peer has reported nothing, so no ring consists of measured links alone.
   LinkTable links;
   for (std::size_t from = 0; from < 4; ++from) {
     std::vector<LinkReport> reports;

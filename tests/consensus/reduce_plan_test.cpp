@@ -1,5 +1,4 @@
-// Plans of an all-reduce give the exact sum on every rank, whatever the order in which messages
-// arrive.
+// Plans of an all-reduce give the exact sum on every rank, in whatever order messages arrive.
 #include "consensus/allreduce/reduce_plan.hpp"
 
 #include <algorithm>
@@ -37,15 +36,15 @@ std::vector<std::vector<ReduceStep>> plans_of(ReduceAlgorithm algorithm, std::si
 
 using MessageName = std::tuple<std::size_t, std::size_t, std::size_t>;
 
-/// (sender, receiver, round) of a step of `rank`.
+/// The (sender, receiver, round) of the message in a plan's step at `rank`.
 MessageName message_of(std::size_t rank, const ReduceStep& step) {
   return step.kind == Kind::send ? MessageName{rank, step.peer, step.round}
                                  : MessageName{step.peer, rank, step.round};
 }
 
 enum class Order {
-  sequential,   ///< A rank finishes a step before it begins the next.
-  overlapping,  ///< A rank works on pieces of any step that its earlier steps allow.
+  sequential,   ///< A rank finishes one step of its plan before it begins the next.
+  overlapping,  ///< A rank works on pieces of any step that its earlier steps permit.
 };
 
 /// All ranks together: values, plans, the progress of each step, and the messages in flight.
@@ -58,7 +57,7 @@ class Executor {
     for (const auto& plan : plans_) done_.emplace_back(plan.size());
   }
 
-  /// Runs to the end, in pieces of random length and in random order. Returns false if it gets
+  /// Runs to the end in pieces of random length and in random order. Returns false if the run gets
   /// stuck.
   bool run(Rng& rng, Order order) {
     std::vector<std::pair<std::size_t, std::size_t>> open;
@@ -82,7 +81,7 @@ class Executor {
     return true;
   }
 
-  /// Runs everything of one round, all sends first, as in lecture notes.
+  /// Runs everything in one round, with all sends first.
   void run_round(std::size_t round) {
     for (const bool sends : {true, false}) {
       for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
@@ -99,7 +98,7 @@ class Executor {
   const Vectors<T>& values() const { return values_; }
 
  private:
-  /// How many further elements of a step can be done, given the rank's earlier steps and the
+  /// How many more elements of a step can be done now, given the rank's earlier steps and the
   /// message.
   std::size_t elements_ready(std::size_t rank, std::size_t index, Order order) const {
     const ReduceStep& step = plans_[rank][index];
@@ -230,7 +229,7 @@ TEST_CASE("every send has one receipt with the same range and no message has two
 TEST_CASE("after step t of a ring of five a rank holds one chunk summed over t+2 ranks") {
   constexpr std::size_t n = 5;
   const std::size_t elements = GENERATE(5, 6, 1023);
-  // Rank r contributes 2^r, so a value shows whose contributions it contains.
+  // Rank r contributes 2^r, so a value shows which ranks' contributions it contains.
   Vectors<std::int64_t> inputs;
   for (std::size_t rank = 0; rank < n; ++rank) inputs.emplace_back(elements, 1 << rank);
   Executor executor(ReduceAlgorithm::ring, inputs);
@@ -246,7 +245,7 @@ TEST_CASE("after step t of a ring of five a rank holds one chunk summed over t+2
     executor.run_round(t);
     for (std::size_t rank = 0; rank < n; ++rank) {
       const std::size_t chunk = (rank + 2 * n - t - 1) % n;
-      std::int64_t contributions = 0;  // Contributions of the ranks chunk, chunk+1, ..., rank.
+      std::int64_t contributions = 0;  // The sum of 2^r for the ranks chunk, chunk+1, ..., rank.
       for (std::size_t i = 0; i < t + 2; ++i) contributions |= 1 << (chunk + i) % n;
       CHECK(value_of_chunk(rank, chunk) == contributions);
     }
@@ -281,7 +280,7 @@ TEST_CASE("rounds and bytes sent are what the formulas say") {
     for (const std::size_t elements : {0u, 1u, 5u, 1023u, 720720u}) {
       INFO(to_string(algorithm) << " ranks " << ranks << " elements " << elements);
       const ReduceCost cost = reduce_cost(algorithm, ranks, elements);
-      std::map<std::size_t, std::size_t> rounds;  // The longest message of each round.
+      std::map<std::size_t, std::size_t> rounds;  // The longest message's length in each round.
       std::size_t most = 0;
       for (const auto& plan : plans_of(algorithm, ranks, elements)) {
         for (const ReduceStep& step : plan) {
@@ -293,7 +292,8 @@ TEST_CASE("rounds and bytes sent are what the formulas say") {
       std::size_t critical = 0;
       for (const auto& [round, longest] : rounds) critical += longest;
       REQUIRE(static_cast<double>(rounds.size()) == cost.rounds);
-      // Chunks and halves are whole elements, which adds less than one element to each message.
+      // Chunks and halves consist of whole elements, which adds less than one element to each
+      // message.
       const bool divides = elements == 720720 && ranks != 17;
       const double rounding = divides ? 1e-6 : 4 * cost.rounds;
       const auto bytes = [](std::size_t counted) { return 4 * static_cast<double>(counted); };
@@ -350,7 +350,7 @@ TEST_CASE("a message waits for one of an earlier phase and for none of its own")
 }
 
 TEST_CASE("after round t of a butterfly of eight a rank holds what 2^t ranks around it had") {
-  // Rank r contributes 2^r, so a value shows whose contributions it contains.
+  // Rank r contributes 2^r, so a value shows which ranks' contributions it contains.
   constexpr std::size_t n = 8;
   Vectors<std::int64_t> inputs;
   for (std::size_t rank = 0; rank < n; ++rank) inputs.emplace_back(10, 1 << rank);
@@ -371,7 +371,8 @@ TEST_CASE("every rank of a ring sends its share and no more") {
       for (const auto& plan : plans_of(ReduceAlgorithm::ring, ranks, elements)) {
         const double share =
             2.0 * static_cast<double>(elements * (ranks - 1)) / static_cast<double>(ranks);
-        // All chunks but one are sent, twice; a chunk's size is within one element of d/n.
+        // A rank sends all chunks but one, twice each. With d elements and n ranks, a chunk's size
+        // is within one element of d/n.
         REQUIRE(std::abs(static_cast<double>(elements_sent(plan)) - share) < 2);
       }
     }
@@ -383,7 +384,7 @@ TEST_CASE("predicted times are those worked out by hand for 10 Gbit per second a
   const auto milliseconds = [&](ReduceAlgorithm algorithm, std::size_t ranks, std::size_t bytes) {
     return 1e3 * predicted_seconds(algorithm, ranks, bytes / 4, site);
   };
-  // The values are given to two or three digits.
+  // The expected values are given to two or three digits.
   CHECK(milliseconds(ReduceAlgorithm::tree, 16, 1000) == Approx(0.406).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::ring, 16, 1000) == Approx(1.50).epsilon(0.01));
   CHECK(milliseconds(ReduceAlgorithm::halving_doubling, 16, 1000) == Approx(0.402).epsilon(0.01));
@@ -405,26 +406,29 @@ TEST_CASE("few bytes go by few messages and many bytes by the ring") {
   const ReduceSite site{.link = {.latency_s = 50e-6, .seconds_per_byte = 0.8e-9}};
   for (const std::size_t ranks : {4u, 5u, 6u, 7u, 8u, 9u, 12u, 16u, 17u, 33u, 64u}) {
     INFO("ranks " << ranks);
-    // The butterfly needs k or k + 2 latencies; others need 2k or 2(k + 1), or two and the cost of
-    // 2(n - 2) more messages.
+    // With n ranks and k = floor(lg n), the butterfly needs k or k + 2 latencies. The others need
+    // 2k or 2(k + 1), or two latencies plus the cost of 2(n - 2) more messages.
     CHECK(fastest(ranks, 100, site) == ReduceAlgorithm::butterfly);
     CHECK(fastest(ranks, 100'000'000, site) == ReduceAlgorithm::ring);
   }
-  // 2Lk + 1.25 * 2mG(n-1)/n equals (L + 1.35mG)k at mG = 1.64L for n = 8, and at 1.32L for n = 16.
+  // With n = 2^k ranks, latency L, m bytes and G seconds per byte, halving-doubling takes 2Lk +
+  // 1.25 * 2mG(n-1)/n. That equals the butterfly's (L + 1.35mG)k at mG = 1.64L for n = 8, and at
+  // 1.32L for n = 16.
   CHECK(fastest(8, 25'000, site) == ReduceAlgorithm::butterfly);
   CHECK(fastest(8, 26'000, site) == ReduceAlgorithm::halving_doubling);
   CHECK(fastest(16, 20'000, site) == ReduceAlgorithm::butterfly);
   CHECK(fastest(16, 21'000, site) == ReduceAlgorithm::halving_doubling);
-  // Two ranks make one exchange of whole vectors, or two of halves.
+  // Two ranks exchange whole vectors once, or halves twice.
   CHECK(fastest(2, 100, site) == ReduceAlgorithm::butterfly);
   CHECK(fastest(2, 100'000, site) == ReduceAlgorithm::ring);
-  // If all cost the same, the algorithm with the fewest links wins.
+  // If all algorithms cost the same, the one with the fewest links wins.
   CHECK(fastest(1, 100, site) == ReduceAlgorithm::ring);
   CHECK(fastest(8, 0, site) == ReduceAlgorithm::ring);
 }
 
 TEST_CASE("five ranks change to the ring where two messages less weigh as much as the bytes") {
-  // 8L + 1.6mG = 6L + 1.25 * 3.5mG at mG = 2L/2.775.
+  // With latency L, m bytes and G seconds per byte, the ring takes 8L + 1.6mG. That equals
+  // halving-doubling's 6L + 1.25 * 3.5mG at mG = 2L/2.775.
   constexpr double latency = 1;
   const auto at = [](double bytes_seconds) {
     const ReduceSite site{.link = {latency, bytes_seconds / 4e6}};
@@ -439,8 +443,9 @@ TEST_CASE("five ranks change to the ring where two messages less weigh as much a
 }
 
 TEST_CASE("five ranks change from two phases to the ring where latencies weigh as much as copies") {
-  // 2L + 1.35 * 1.6mG = 8L + 1.6mG at mG = 6L/0.56. The cost of an additional message is negligible
-  // next to a second.
+  // With latency L, m bytes and G seconds per byte, `direct` takes 2L + 1.35 * 1.6mG. That equals
+  // the ring's 8L + 1.6mG at mG = 6L/0.56. The cost of an additional message is negligible next to
+  // a second.
   constexpr double latency = 1;
   const auto at = [](double bytes_seconds) {
     return fastest(5, 1'000'000, {.link = {latency, bytes_seconds / 4e6}});
@@ -451,7 +456,7 @@ TEST_CASE("five ranks change from two phases to the ring where latencies weigh a
 }
 
 TEST_CASE("of many ranks whose links wait long each sends its messages without waiting") {
-  // Two latencies and 2(n-2) additional messages of 25 us, against lg n latencies.
+  // The choice weighs two latencies and 2(n-2) additional messages of 25 us against lg n latencies.
   const auto at = [](std::size_t ranks, double latency_s) {
     return fastest(ranks, 100, {.link = {latency_s, 0.8e-9}});
   };
@@ -462,14 +467,14 @@ TEST_CASE("of many ranks whose links wait long each sends its messages without w
     CHECK(at(ranks, 0.9 * equal) == ReduceAlgorithm::butterfly);
     CHECK(at(ranks, 1.1 * equal) == ReduceAlgorithm::direct);
   }
-  // With four ranks both have two phases.
+  // With four ranks both algorithms have two phases.
   CHECK(at(4, 1) == ReduceAlgorithm::butterfly);
   // Above this number of ranks, direct sums would need too many connections.
   CHECK(at(direct_ranks_max + 1, 1) == ReduceAlgorithm::butterfly);
 }
 
 TEST_CASE("where processors are fewer than peers few messages win and with shared memory chunks") {
-  // The choices that were measured to be best on two processors, see docs/performance.md.
+  // These choices were measured to be the best on two processors. See docs/performance.md.
   const auto chosen = [](std::size_t ranks, std::size_t bytes, bool shares_memory) {
     return fastest(ranks, bytes / sizeof(float),
                    {.link = shares_memory ? memory_link : host_link,
@@ -486,16 +491,16 @@ TEST_CASE("where processors are fewer than peers few messages win and with share
     for (const std::size_t bytes : {1u << 10, 64u << 10, 512u << 10}) {
       CHECK(chosen(ranks, bytes, true) == tree);
     }
-    // Sending directly would need many messages from each rank.
+    // With eight ranks, `direct` would need too many messages from each rank.
     CHECK(chosen(ranks, 1 << 20, true) == (ranks == 4 ? direct : tree));
     for (const std::size_t bytes : {2u << 20, 4u << 20, 16u << 20}) {
       CHECK(chosen(ranks, bytes, true) == direct);
     }
-    // Each rank has its own processor, and the links are the same.
+    // Here each rank has its own processor, and the links are the same.
     const double uncrowded = 1.0 / static_cast<double>(ranks);
     CHECK(fastest(ranks, 4 << 20, {.link = host_link, .peers_per_processor = uncrowded}) == ring);
   }
-  // With two ranks that have a processor each, both add.
+  // With two ranks, each on its own processor, both ranks do additions.
   for (const std::size_t bytes : {1u << 10, 64u << 10, 4u << 20, 16u << 20}) {
     CAPTURE(bytes);
     CHECK(chosen(2, bytes, false) != tree);
@@ -524,7 +529,7 @@ TEST_CASE("messages counted in plans are those of the formulas") {
     const ReduceCost cost = reduce_cost(algorithm, ranks, 720720);
     const auto n = static_cast<double>(ranks);
     CHECK(static_cast<double>(messages) == Approx(n * cost.messages));
-    // Chunks are whole elements, but none is lost or sent twice.
+    // Chunks consist of whole elements, and no element is lost or sent twice.
     CHECK(4.0 * static_cast<double>(elements) == Approx(n * cost.mean_bytes));
   }
 }

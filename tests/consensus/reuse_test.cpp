@@ -1,4 +1,4 @@
-// Buffers are reused as soon as no holder is left, and never before.
+// Buffers are reused as soon as they have no holder, and never before.
 #include "base/reuse.hpp"
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ TEST_CASE("the memory of a snapshot that is offered is not lent for the next one
   CHECK(next.get() != offered);
   next->values.assign(4, 2.0f);
   exchange.set_snapshot(std::move(next), 0.5f);
-  // The snapshot was replaced, but the exchange under way still refers to it.
+  // The snapshot has been replaced, but the exchange in progress still refers to it.
   CHECK(exchange.blank_snapshot().get() != offered);
   CHECK(offered->values.front() == 1.0f);
   exchange.peer_gone(Time{}, PeerId{2}, out);
@@ -65,7 +65,7 @@ TEST_CASE("without a snapshot to offer no memory of the model's size is kept") {
   filled->values = {3, 4};
   exchange.set_snapshot(nullptr, 0);
   CHECK(offered.expired());
-  // A job may still fill another one, which is used as any other.
+  // A job may still be filling another snapshot, which is then used like any other.
   CHECK(exchange.blank_snapshot() != filled);
   const std::weak_ptr<Snapshot> late = filled;
   const Force force{.values = std::make_shared<const std::vector<float>>(2, 2.0f), .scale = 0.5f};

@@ -1,4 +1,4 @@
-// Revocations: who may revoke, which ones count, and that their order does not matter.
+// Revocations: which peers may revoke, which ones count, and that their order does not matter.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
@@ -47,7 +47,7 @@ TEST_CASE("a peer cannot revoke the one that its own right comes from") {
   const Problems problems = swarm.revoke(2, "peer-2");
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].reason.find("right to invite comes from it") != std::string::npos);
-  // If such a revocation is made all the same, it does not count.
+  // If such a revocation is made anyway, it does not count.
   Effects out;
   swarm.holders[0].trust->receive(
       swarm.now, PeerId{3},
@@ -96,7 +96,7 @@ TEST_CASE("an issuer replaces its revocations only so often") {
   for (std::uint64_t i = 1; i <= 100; ++i) later.push_back(revoked_by(2, 3, {}, began_s + i));
   for (const Revocation& one : later) hear(holder, std::vector<Revocation>{one}, now);
   CHECK(newest() == began_s + replacements);
-  // Peers compare what they hold, so those that came too soon are offered again.
+  // Peers compare their revocations, so a revocation that came too soon is offered again.
   now += replacing_every;
   hear(holder, std::vector<Revocation>{later.back()}, now);
   CHECK(newest() == began_s + 100);
@@ -113,19 +113,20 @@ TEST_CASE("a key that has been revoked or was over when it can have signed revok
   CHECK_FALSE(holder.trust->is_revoked(key_of(4)));
   hear(holder, {revoked_by(3, 2), revoked_by(5, 2)});
   REQUIRE(holder.trust->is_revoked(key_of(2)));
-  // A revoked peer can revoke neither the peers that revoked it nor others, nor with an old date.
+  // A revoked peer can revoke neither the peers that revoked it nor any others, not even with an
+  // old date.
   hear(holder, {revoked_by(2, 3), revoked_by(2, 4), revoked_by(2, 5, {}, began_s - 500'000)});
   for (const std::uint64_t other : {3, 4, 5}) CHECK_FALSE(holder.trust->is_revoked(key_of(other)));
   CHECK(holder.trust->is_revoked(key_of(2)));
 }
 
 TEST_CASE("a revocation is believed for its chain alone and a peer without one is not") {
-  // A newcomer that knows no certificate of the issuer.
+  // This newcomer knows no certificate of the issuer.
   TrustHolder holder(1);
   hear(holder, {revoked_by(3, 4, {2}), revoked_by(999, 5)});
   CHECK(holder.trust->is_revoked(key_of(4)));
   CHECK(holder.trust->is_revoked(key_of(5)));
-  // Certificates from an inviter are checked in the same way.
+  // The chains of revocations that come from an inviter are checked in the same way.
   Revocation bare = revoked_by(3, 6);
   bare.chain.clear();
   bare.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(bare));
@@ -141,7 +142,7 @@ TEST_CASE("a revocation is believed for its chain alone and a peer without one i
   other_swarm.chain.front().swarm = key_of(998);
   holder.trust->restore({}, {}, {bare, self_made, by_guest, through_it, too_deep, other_swarm});
   CHECK_FALSE(holder.trust->is_revoked(key_of(6)));
-  // A signature that is wrong anywhere in the chain is a forgery.
+  // A wrong signature anywhere in the chain makes the revocation a forgery.
   Revocation forged = revoked_by(3, 6, {2});
   forged.chain.front().signature[0] ^= 1;
   forged.signature = StandInSigner(PeerId{3}, trust_secret).sign(signed_bytes(forged));
@@ -157,7 +158,7 @@ TEST_CASE("a revocation counts after the certificate of its issuer has expired")
   swarm.pass(4);
   REQUIRE(swarm.revoke(1, "peer-4").empty());
   swarm.pass(4);
-  // A peer that was away, long after the revoker has gone.
+  // This peer was away and returns long after the revoker has gone.
   TrustHolder late(9);
   const Time now = swarm.now + std::chrono::seconds(certificate_lifetime_s + 50'000);
   const Trust& known = *swarm.holders[2].trust;
@@ -171,7 +172,7 @@ TEST_CASE("a key whose certificate is long over makes no other key that revokes"
   hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon)});
   const Time later = Time{} + std::chrono::seconds(3 * certificate_lifetime_s);
   const std::uint64_t wall_s = began_s + 3 * certificate_lifetime_s;
-  // The second key, whose certificate has expired, signs one for a key of the thief.
+  // The second key, whose certificate has expired, certifies another key of the thief.
   hear(holder, {signed_by(2, key_of(2), wall_s - 1), signed_by(2, key_of(8), wall_s - 1)}, later);
   Revocation made = revoked_by(8, 3);
   made.chain = {signed_by(999, key_of(2), soon), signed_by(2, key_of(8), wall_s - 1)};
@@ -182,7 +183,7 @@ TEST_CASE("a key whose certificate is long over makes no other key that revokes"
 }
 
 TEST_CASE("which revocations count does not depend on their order") {
-  // Drawn certified peers at several depths revoke each other; every order gives the same result.
+  // Random certified peers at several depths revoke each other. Every order gives the same result.
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     Rng rng(seed);
     std::vector<std::vector<std::uint64_t>> above(9);
@@ -223,7 +224,7 @@ TEST_CASE("two peers that revoke each other in a partition are both out in the e
       REQUIRE(swarm.invite(0, i, have_company || i < 3));
     }
     swarm.pass(4);
-    swarm.away = {0};  // The swarm's key is away.
+    swarm.away = {0};  // The peer with the swarm's key is away.
     swarm.other_side = have_company ? std::set<std::size_t>{2, 5} : std::set<std::size_t>{2};
     REQUIRE(swarm.revoke(1, "peer-3").empty());
     REQUIRE(swarm.revoke(2, "peer-2").empty());
@@ -242,7 +243,7 @@ TEST_CASE("three peers that revoke each other in a circle are all out") {
   TrustHolder holder(50);
   hear(holder, {revoked_by(1, 2), revoked_by(2, 3), revoked_by(3, 1)});
   for (const std::uint64_t peer : {1, 2, 3}) CHECK(holder.trust->is_revoked(key_of(peer)));
-  // A revocation that nobody contests opens the circle.
+  // A revocation that no peer contests breaks the circle.
   hear(holder, {revoked_by(999, 1)});
   CHECK(holder.trust->is_revoked(key_of(1)));
   CHECK_FALSE(holder.trust->is_revoked(key_of(2)));
@@ -267,7 +268,7 @@ TEST_CASE("a revocation that others have believed holds although its issuer is r
   swarm.away = {0};
   REQUIRE(swarm.revoke(1, "peer-6").empty());
   swarm.pass(60);
-  // The third peer revokes its issuer.
+  // The third peer revokes the issuer of that revocation.
   swarm.act(3, [&](Trust& trust, const View& live, Effects& out) {
     trust.receive(swarm.now, PeerId{3},
                   {.held = {}, .certificates = {}, .revocations = {revoked_by(3, 2)}}, live, out);
@@ -288,7 +289,7 @@ TEST_CASE("a revoked peer that comes back finds no one who signs its revocations
   REQUIRE(swarm.revoke(3, "peer-2").empty());
   swarm.pass(60);
   swarm.away = {0};
-  // The thief shows it a revocation of the fourth peer before the others can speak.
+  // The thief shows the third peer a revocation of the fourth before the other peers can speak.
   swarm.act(2, [&](Trust& trust, const View& live, Effects& out) {
     trust.receive(
         swarm.now, PeerId{2},
@@ -342,8 +343,8 @@ TEST_CASE("a revocation outlives all that its key and the keys below it can have
   REQUIRE(swarm.revoke(0, "peer-4").empty());
   const auto wall_s = [&swarm] { return swarm.holders[0].trust->wall(swarm.now); };
   const std::uint64_t revoked_s = wall_s();
-  // The revoked key revokes the third peer with the latest date that is possible, or lets a key of
-  // its own do so, which it has certified.
+  // The revoked key revokes the third peer with the latest possible date. It does so itself or
+  // through another key that it has certified.
   const std::uint64_t issuer = is_below ? 8 : 4;
   Revocation late = revoked_by(issuer, 3);
   late.chain = {own};

@@ -18,7 +18,8 @@ namespace {
 using Ring = std::vector<std::size_t>;
 using Matrix = std::vector<std::vector<double>>;
 
-/// The slowest link and the sum of all links, minimised in this order.
+/// The time of the slowest link and the sum over all links. Orders are compared by the first, then
+/// by the second.
 std::pair<double, double> cost_of(const Ring& ring, const Matrix& seconds) {
   double slowest = 0;
   double sum = 0;
@@ -52,10 +53,10 @@ bool is_ring(const Ring& ring, std::size_t peers) {
 }
 
 enum class World {
-  any,      ///< Every direction of every link is drawn independently.
-  coarse,   ///< Every direction is drawn from only four speeds, which gives many ties.
+  any,      ///< Every direction of every link is random, independent of all others.
+  coarse,   ///< Every direction has one of only four random speeds, which gives many ties.
   uplinks,  ///< A link is as slow as the slower of the sender's uplink and the receiver's downlink.
-  plane,    ///< Links are distances between points in the plane.
+  plane,    ///< The time of a link is the distance between two points in the plane.
 };
 
 Matrix world(World kind, std::size_t peers, Rng& rng) {
@@ -87,7 +88,7 @@ Matrix world(World kind, std::size_t peers, Rng& rng) {
   return seconds;
 }
 
-/// A random ring of links that take `good`. All other links are drawn from [low, high).
+/// Links along a random ring take `good`. All other links take a random time from [low, high).
 Matrix planted(std::size_t peers, double good, double low, double high, Rng& rng) {
   Matrix seconds(peers, std::vector<double>(peers));
   for (auto& row : seconds) {
@@ -116,7 +117,7 @@ TEST_CASE("a small ring is the best of all permutations") {
       const auto [slowest, sum] = cost_of(ring, seconds);
       const auto [best_slowest, best_sum] = brute_force(seconds);
       REQUIRE(slowest == best_slowest);
-      REQUIRE(sum == Approx(best_sum).epsilon(1e-12));  // The sum was added up in another order.
+      REQUIRE(sum == Approx(best_sum).epsilon(1e-12));  // The terms are added in another order.
     }
   }
 }
@@ -139,7 +140,8 @@ TEST_CASE("a ring planted among slow links is found among 32 peers") {
   for (int i = 0; i < 10; ++i) {
     const Matrix clear = planted(32, 1, 5, 10, rng);
     CHECK(cost_of(order_of(clear, 12), clear).first == 1);
-    // One in forty of the other links is faster, so that always taking the best link goes astray.
+    // One in forty of the other links is faster than the links of the ring, so always taking the
+    // best link leads astray.
     const Matrix hidden = planted(32, 1, 0.9, 5, rng);
     CHECK(cost_of(order_of(hidden, 12), hidden).first == 1);
   }
@@ -154,7 +156,7 @@ TEST_CASE("the same links give the same ring") {
 }
 
 TEST_CASE("the direction of a ring is chosen where links are faster one way") {
-  // Links to the next number are faster than those in the opposite direction.
+  // A link from a peer to the peer with the next number is faster than the reverse link.
   for (const std::size_t peers : {5u, 20u}) {
     Matrix seconds(peers, std::vector<double>(peers, 3));
     Ring expected(peers);
@@ -173,7 +175,7 @@ TEST_CASE("what is not a link is used only where there is no other way") {
       const Ring ring = order_of(seconds, 9);
       CHECK(is_ring(ring, peers));
       CHECK(cost_of(ring, seconds) == std::pair(1.0, static_cast<double>(peers)));
-      // No peer can reach peer 1, but there must still be a ring.
+      // Now no peer can reach peer 1, but there must still be a ring.
       for (auto& row : seconds) row[1] = none;
       CHECK(is_ring(order_of(seconds, 9), peers));
     }

@@ -1,4 +1,4 @@
-// Robust aggregates: equal to plain mixing without attackers, and bounds on what attackers can do.
+// Robust aggregates equal plain mixing without attackers, and attackers can do only bounded harm.
 #include "consensus/mixing/robust.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ using Floats = std::vector<float>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Our own model and those of neighbours. Without `weights` all have the same weight.
+/// Our own model and those of our neighbours. Without `weights` all neighbours have the same
+/// weight.
 struct Scene {
   Floats own;
   std::vector<Floats> others;
@@ -71,7 +72,7 @@ Floats added(const Floats& own, const Floats& change) {
   return sum;
 }
 
-/// sum w_j (x_j - x_i), which plain mixing adds to x_i.
+/// Returns sum w_j (x_j - x_i), which plain mixing adds to our own model x_i.
 Floats plainly_mixed(const Scene& scene, const std::vector<double>& weights) {
   Floats change;
   for (std::size_t i = 0; i < scene.own.size(); ++i) {
@@ -104,7 +105,7 @@ TEST_CASE("without attackers and with an infinite radius guards are plain mixing
     // With no hostile peer, the farthest model sets the radius.
     CHECK(scene.change({.kind = GuardKind::self_centred_clip, .hostile = 0}) == plain);
     CHECK(scene.change({.kind = GuardKind::centred_clip, .hostile = 0}) == mean);
-    // Summed in the order of values, so only the last bit may differ.
+    // The sum is formed in the order of the values, so only the last bit may differ.
     const Floats trimmed = scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0});
     for (std::size_t i = 0; i < d; ++i) {
       REQUIRE(trimmed[i] == Approx(mean[i]).epsilon(1e-6).margin(1e-12));
@@ -147,15 +148,16 @@ TEST_CASE("another order of neighbours gives the same aggregate") {
       const bool is_exact =
           kind == GuardKind::trimmed_mean || kind == GuardKind::median || kind == GuardKind::krum;
       if (is_exact) REQUIRE(change == other);
-      // Rounding of sums in double of values around 1 to float; the geometric median does this 8
-      // times.
+      // The bound allows for rounding sums of values around 1 from double to float. The geometric
+      // median does this 8 times.
       REQUIRE(distance(change, other) <= 1e-5);
     }
   }
 }
 
 TEST_CASE("krum does not look at the order even where two are as near to each other") {
-  // Only the nearest neighbour counts, so the two nearest inputs have the same score.
+  // Only the nearest neighbour counts, so the two inputs that are nearest to each other have the
+  // same score.
   Scene scene{.own = {9}, .others = {{1}, {2}}};
   CHECK(scene.change({.kind = GuardKind::krum, .hostile = 0}) == Floats{-8});
   std::swap(scene.others[0], scene.others[1]);
@@ -214,25 +216,27 @@ TEST_CASE("krum picks what a search over all inputs picks") {
       return best;
     };
     const std::size_t best = picked(2);
-    // If only the nearest input counts, pairs have equal scores. Another test covers that.
+    // If only the nearest input counts, pairs of inputs have equal scores. Another test covers
+    // that.
     if (k - hostile - 2 == 1) continue;
     const Floats result =
         added(scene.own, scene.change({.kind = GuardKind::krum, .hostile = hostile}));
     REQUIRE(distance(result, inputs[best]) <= 1e-6);
     other_with_fourth_powers += picked(4) != best;
   }
-  // Squaring distances twice would give other choices, so this test can tell.
+  // With distances squared twice, other inputs would be chosen. So this test would notice that
+  // mistake.
   CHECK(other_with_fourth_powers > rounds / 50);
 }
 
 TEST_CASE("the geometric median is where it has to be") {
-  // Three points on a line: the median is the middle one. They are far apart, because distances
+  // The median of three points on a line is the middle one. They are far apart, because distances
   // below 0.1 are smoothed.
   Scene line{.own = {0, 0}, .others = {{100, 200}, {1000, 2000}}};
   const Floats middle = line.change({.kind = GuardKind::geometric_median});
   CHECK(middle[0] == Approx(100).epsilon(0.05));
   CHECK(middle[1] == Approx(200).epsilon(0.05));
-  // The sum of distances must be smaller than from any input, and from the mean.
+  // The sum of distances must be smaller at the median than at any input or at the mean.
   Rng rng(7);
   for (int i = 0; i < 50; ++i) {
     Scene scene = random_scene(8, 10, rng);
@@ -311,8 +315,8 @@ TEST_CASE("just less than half of the inputs cannot move a robust aggregate out 
       const Floats result = added(scene.own, scene.change({.kind = kind, .hostile = hostile}));
       INFO(to_string(kind) << " of " << k << " with " << hostile << " hostile");
       if (kind == GuardKind::geometric_median) {
-        // Pillutla 2022: the bound is 2 (k - f) / (k - 2f) times the distance of the farthest
-        // honest model from their mean.
+        // Pillutla 2022: with f hostile inputs among k, the bound is 2 (k - f) / (k - 2f) times the
+        // distance of the farthest honest model from the honest models' mean.
         Floats mean(20);
         for (const Floats& model : sound) {
           for (std::size_t i = 0; i < 20; ++i) mean[i] += model[i] / static_cast<float>(honest);
@@ -327,7 +331,7 @@ TEST_CASE("just less than half of the inputs cannot move a robust aggregate out 
       for (std::size_t i = 0; i < 20; ++i) {
         const auto by_coordinate = [i](const Floats& a, const Floats& b) { return a[i] < b[i]; };
         const auto [least, most] = std::ranges::minmax_element(sound, by_coordinate);
-        // A change and a sum are each rounded once, at values around 1.
+        // The change and the sum are each rounded once, at values around 1.
         REQUIRE(result[i] >= (*least)[i] - 1e-6);
         REQUIRE(result[i] <= (*most)[i] + 1e-6);
       }
@@ -348,7 +352,7 @@ TEST_CASE("clips never move a model more than their weights times the radius") {
     }
     const double radius = std::pow(10.0, 4 * rng.uniform() - 2);
     const double share = 1 - 1 / static_cast<double>(scene.inputs());
-    // 1e-6 allows for the rounding to float.
+    // The factor allows for rounding to float.
     CHECK(norm(scene.change({.kind = GuardKind::self_centred_clip, .radius = radius})) <=
           weight * radius * (1 + 1e-6));
     CHECK(norm(scene.change({.kind = GuardKind::centred_clip, .radius = radius})) <=
@@ -369,7 +373,7 @@ TEST_CASE("with equal radii and weights of edges clipping keeps the mean of all"
     REQUIRE(norm(change) > 0);
     for (std::size_t i = 0; i < 100; ++i) sum[i] += change[i];
   }
-  // Six changes of about 3, each rounded to float.
+  // Six changes of about 3 are each rounded to float.
   for (const double rest : sum) CHECK(std::abs(rest) < 2e-6);
 }
 
@@ -391,7 +395,7 @@ TEST_CASE("a neighbour that is not finite is left out and is one of the hostile"
 }
 
 TEST_CASE("neighbours that are late do not let the few that came take over") {
-  // Of eight neighbours three may be hostile, and only two hostile models have arrived.
+  // Three of the eight neighbours may be hostile, and only two messages have arrived, both hostile.
   Scene scene{.own = Floats(4, 0)};
   scene.others.assign(2, Floats(4, 1e6f));
   for (const GuardKind kind : guard_kinds) {
@@ -400,12 +404,12 @@ TEST_CASE("neighbours that are late do not let the few that came take over") {
     CHECK(scene.change({.kind = kind}, {.late = 6}) == Floats(4, 0));
     CHECK(scene.change({.kind = kind, .hostile = 3}, {.late = 6}) == Floats(4, 0));
   }
-  // Two more have arrived, so the smallest of four distances is that of an honest one.
+  // Two more models have arrived, so the smallest of the four distances belongs to an honest one.
   scene.others.resize(4, Floats(4, 1));
   const Floats change = scene.change({.kind = GuardKind::self_centred_clip}, {.late = 4});
   CHECK(norm(change) > 0);
   CHECK(norm(change) <= 4.0 / 5 * norm(Floats(4, 1)) * 1.001);
-  // A radius that is given limits each neighbour anyway.
+  // A fixed radius limits each neighbour even if all arrived messages are hostile.
   scene.others.resize(2);
   const GuardOptions fixed{.kind = GuardKind::self_centred_clip, .radius = 1};
   CHECK(norm(scene.change(fixed, {.late = 6})) > 0);
@@ -414,7 +418,8 @@ TEST_CASE("neighbours that are late do not let the few that came take over") {
 TEST_CASE("a neighbour whose message is no model is one of the hostile") {
   Rng rng(22);
   const Scene scene = random_scene(5, 20, rng);
-  // Of eight neighbours three may be hostile, and these three have shown it.
+  // Three of the eight neighbours may be hostile, and the three refused ones have proved that they
+  // are.
   CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 3}) ==
         scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0}));
   CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 1}) ==
@@ -441,7 +446,7 @@ TEST_CASE("with fewer inputs than a rule needs nothing moves and a problem says 
       INFO(to_string(kind) << " and " << hostile);
       CHECK_FALSE(problem_of(options, enough));
       const Floats change = random_scene(std::max<std::size_t>(enough, 3), 5, rng).change(options);
-      // Krum may choose our own model.
+      // Krum may choose our own model, which changes nothing.
       if (kind != GuardKind::krum) CHECK(norm(change) > 0);
       if (enough < 3) continue;
       CHECK(problem_of(options, enough - 1));

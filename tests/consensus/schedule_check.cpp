@@ -1,4 +1,4 @@
-// Counts passes, and executes the lists of all workers together, without time.
+// Counts the passes in a schedule, and executes the lists of all workers together, ignoring time.
 #include "tests/consensus/schedule_check.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Action = PipelineAction;
 
-/// A longer list of problems would not be read to its end.
+/// People would not read a longer list of problems to its end.
 constexpr std::size_t problems_max = 20;
 
 /// (micro-batch, stage)
@@ -44,7 +44,7 @@ class Checker {
     count_passes();
     check_updates();
     check_in_flight();
-    // If instructions are missing, it would get stuck for a reason that is already reported.
+    // If instructions are missing, a run would get stuck for a reason that is already reported.
     if (found_.empty()) run();
     return std::move(found_);
   }
@@ -201,8 +201,8 @@ class Checker {
     return passes_[{micro_batch, stage}].worker;
   }
 
-  /// The channel through which an instruction gets its input or sends its output, if the other end
-  /// is another worker.
+  /// The channel through which an instruction gets its input or, for output_of(), sends its output.
+  /// Empty if the instruction has no such input or output.
   std::optional<Channel> input_of(const PipelineInstruction& operation) {
     const std::uint32_t s = operation.stage;
     if (operation.action == Action::forward) return channel(operation.micro_batch, s, s - 1, s > 0);
@@ -222,7 +222,8 @@ class Checker {
     if (back) std::swap(back->from, back->to);
     return back;
   }
-  /// The channel from the worker of stage `other` to the worker of `stage`.
+  /// The channel from the worker of stage `other` to the worker of `stage`; nullopt unless
+  /// `is_there`.
   std::optional<Channel> channel(std::uint32_t micro_batch, std::uint32_t stage,
                                  std::uint32_t other, bool is_there) {
     if (!is_there) return std::nullopt;

@@ -1,4 +1,4 @@
-// Checks that a schedule does every micro-batch's work exactly once and ends.
+// Checks that a schedule does every micro-batch's work exactly once, and that it ends.
 #pragma once
 
 #include <cstddef>
@@ -19,30 +19,29 @@ struct PipelineLimits {
   std::size_t channel = 0;
 };
 
-/// Everything that is wrong with a schedule from any source; empty if it is sound:
+/// Lists everything that is wrong with a schedule from any source; empty if it is sound:
 ///
 /// - every micro-batch goes forward and back once through every stage, at the same worker, with the
 ///   same version of the parameters (a backward pass is whole or in both parts);
 /// - every gradient is in exactly one update, and updates come when `accumulate` says;
-/// - parameters have the version that an instruction asks for, which was made before it;
-/// - the lists come to an end when workers wait for each other: no cycles, not even through full
-///   channels;
-/// - no worker holds more micro-batches than it can.
+/// - the version of the parameters that an instruction asks for was made before the instruction;
+/// - the lists end although workers wait for each other: there are no cycles, not even through
+///   full channels;
+/// - no worker holds more micro-batches than it has room for.
 ///
-/// Places are "worker 2, operation 7". Takes time linear in the instructions, times their
-/// logarithm.
+/// Places read like "worker 2, operation 7". Takes O(n log n) time for n instructions.
 Problems problems(const PipelineSchedule& schedule, const PipelineLimits& limits = {});
 
-/// For each worker, the largest number of micro-batches whose activations it keeps at the same
-/// time.
+/// For each worker, the largest number of micro-batches whose activations the worker keeps at the
+/// same time.
 std::vector<std::size_t> in_flight_peaks(const PipelineSchedule& schedule);
 
-/// For each worker, the largest number of updates between the parameters that a gradient was
-/// computed with and the update that applies it.
+/// For each worker, the largest staleness of a gradient: the number of updates between the
+/// parameters that it was computed with and the update that applies it.
 std::vector<std::size_t> staleness(const PipelineSchedule& schedule);
 
-/// For each worker, the largest number of versions of one stage's parameters that it keeps at the
-/// same time: the newest, and those that micro-batches under way still need.
+/// For each worker, the largest number of versions of one stage's parameters that the worker keeps
+/// at the same time: the newest, and those that micro-batches in flight still need.
 std::vector<std::size_t> versions_kept(const PipelineSchedule& schedule);
 
 }  // namespace gv

@@ -1,5 +1,5 @@
-// With accepted rules, models come together and nothing of them is lost. With rules beyond the
-// bounds, models diverge.
+// With accepted rules, models converge and keep their sum. With rules beyond the bounds, models
+// diverge.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <string>
@@ -47,7 +47,8 @@ TEST_CASE("a weight of each neighbour is no larger than a mean where all are nei
   const MixRule rule{.topology = {.kind = TopologyKind::hypercube}, .alpha = 0.33};
   REQUIRE(problems_of(rule, 8).empty());
   CHECK(RoundPlan(rule, 8, 1).round(0)[0][0].weight == 0.33);
-  // Seven peers are no hypercube, and six neighbours with a third each would overshoot.
+  // Seven peers cannot form a hypercube, and with six neighbours a weight of a third each would
+  // overshoot.
   const Mixing round = RoundPlan(rule, 7, 1).round(0);
   for (std::size_t rank = 0; rank < 7; ++rank) CHECK(own_share(round, rank) > 0);
   for (const std::size_t peers : {7, 8}) CHECK(left_after(rule, 400, peers) < 1e-6);
@@ -125,7 +126,7 @@ TEST_CASE("a gamma that makes differences overshoot is refused where it does", "
     CHECK(is_refused(rule, "gamma"));
     CHECK(left_after(rule, 400) > 1e3);
   }
-  // Where rounds differ, each of these ran apart and was accepted.
+  // Each of these rules has rounds that differ. All of them diverged and were once accepted.
   const auto drawn = [](TopologyKind kind, Partners partners, double alpha, double gamma) {
     return MixRule{
         .topology = {.kind = kind}, .partners = partners, .gamma = gamma, .alpha = alpha};
@@ -150,7 +151,7 @@ TEST_CASE("a gamma that makes differences overshoot is refused where it does", "
   CHECK(is_refused(companion, "gamma"));
   companion.gamma = 1;
   CHECK(problems_of(companion, 8).empty());
-  // In a ring of even size neighbours would take each other's place for ever.
+  // In a ring of even size neighbours would swap their models forever.
   CHECK(is_refused({.alpha = 0.5}, "gamma"));
   CHECK(left_after({.alpha = 0.5}, 400) > 0.1);
 }
@@ -173,9 +174,11 @@ TEST_CASE("NoLoCo settles below its largest gamma and not above", "[unit]") {
       CHECK(left_after(rule(0.95 * bound), 3000) < 1e-3);
       CHECK(is_refused(rule(1.01 * bound), "gamma"));
     }
-    // Two hosts of equal size have one difference, which is reduced in one round of 64.
+    // Two hosts of equal size differ in only one direction, and that difference shrinks only in one
+    // round of 64.
     CHECK(left_after(noloco(hosts, Partners::neighbours, a, 1.15 * fixed), 3000) > 1e3);
-    // With partners drawn along a ring, slow differences are left unchanged for long.
+    // With random partners along a ring, slowly changing differences stay untouched for a long
+    // time.
     for (const Partners partners : {Partners::pairs, Partners::both}) {
       const MixRule rule = noloco({.kind = TopologyKind::ring}, partners, a, 0.95 * fixed);
       INFO(to_string(partners));
@@ -224,7 +227,7 @@ TEST_CASE("a change that reached no peer goes up with the next", "[unit]") {
     lab.mixers()[i].close_generation({}, true);
   }
   lab.begin(2);
-  // As many rounds as the tree has levels.
+  // All changes reach the root within as many rounds as the tree has levels.
   lab.rounds(3);
   CHECK(lab.models()[0][0] == Approx(changes));
 }

@@ -1,4 +1,4 @@
-// Shares of a batch follow the speeds, are optimal, and always sum to the batch.
+// Shares of a batch follow the speeds, are optimal, and always add up to the batch.
 #include "base/shares.hpp"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ double last_done(const Shares& shares, const std::vector<double>& speeds) {
   return last;
 }
 
-/// The shortest time in which `speeds` can process `left` samples, by trying every share of every
-/// peer.
+/// The shortest time in which the peers from `peer` on, with these speeds, can process `left`
+/// samples. Tries every share up to `most` for every peer.
 double brute_force(const std::vector<double>& speeds, std::size_t peer, std::uint32_t left,
                    std::uint32_t most) {
   if (peer == speeds.size()) return left == 0 ? 0 : std::numeric_limits<double>::infinity();

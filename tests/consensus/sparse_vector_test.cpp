@@ -114,14 +114,15 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
             merge(sparse, SparseVector::sparse(size, {}, {}), codec).is_dense());
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
-  // It becomes dense if nnz (2 + v) + 4 > N v for values of v bytes, where the 4 is the count of
-  // the block.
+  // With nnz of N values stored and v bytes for a value, the vector becomes dense if nnz (2 + v) +
+  // 4 > N v. The 4 is the count of the block.
   if (codec == Codec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
   if (codec == Codec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
 }
 
 TEST_CASE("random supports fill a sum as densely as they should") {
-  // Eight peers with sixteen of every 512 values fill 1 - (1 - k/N)^P of the places.
+  // If each of P = 8 peers has k = 16 of every N = 512 values, the sum has a fraction of 1 - (1 -
+  // k/N)^P.
   constexpr std::size_t size = 512 * 200;
   constexpr int peers = 8;
   Rng rng(3);
@@ -131,7 +132,7 @@ TEST_CASE("random supports fill a sum as densely as they should") {
     sum = merge(std::move(sum), top_k_per_block(normals(size, rng), residual));
   }
   const double expected = size * (1 - std::pow(1 - 16.0 / 512, peers));
-  // Four standard deviations of independent draws. The real deviation is smaller.
+  // The margin is four standard deviations of independent draws. The real deviation is smaller.
   CHECK(std::abs(static_cast<double>(sum.values().size()) - expected) <
         4 * std::sqrt(expected * (1 - expected / size)));
 }
@@ -163,7 +164,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     const int kind = static_cast<int>(rng.below(5));
     for (float& value : values) {
       if (kind == 1) value = 0;
-      if (kind == 2) value = value < 0 ? -3.0f : 3.0f;                         // Ties.
+      if (kind == 2) value = value < 0 ? -3.0f : 3.0f;                         // Makes ties.
       if (kind == 3) value *= std::numeric_limits<float>::denorm_min() * 100;  // Subnormal numbers.
       if (kind == 4 && rng.chance(0.9)) value = 0;
     }
@@ -173,7 +174,7 @@ TEST_CASE("what is left has at most its share of the squares") {
     const double share = static_cast<double>(k) / block;
     REQUIRE(squares(residual) <= (1 - share) * squares(values) * (1 + 1e-12));
     REQUIRE(taken.values().size() <= k * ((values.size() + block - 1) / block));
-    // Selecting does not change values: the selected ones and the rest add up to the vector.
+    // Selecting changes no value: the selected values and the rest add up to the vector.
     taken.add_to(residual);
     REQUIRE(residual == values);
   }
@@ -202,7 +203,7 @@ TEST_CASE("all that was sent and the last residual are all gradients") {
     top_k_per_block(gradient, residual).add_to(sent);
   }
   SparseVector::dense(residual).add_to(sent);
-  CHECK(sent == gradients);  // Exact, because these are integers below 2^24.
+  CHECK(sent == gradients);  // The sums are exact, because the values are integers below 2^24.
 }
 
 TEST_CASE("what a codec loses goes into the residual too") {
@@ -229,8 +230,8 @@ TEST_CASE("what a codec loses goes into the residual too") {
     worst = std::max(worst, std::abs(sent[i] + residual[i] - gradients[i]));
   }
   // Each round makes two float additions to residuals below 256, each with an error of at most
-  // 2^-17. The errors grow like a random walk, to 2^-17 sqrt(2 rounds); the largest of a thousand
-  // is within four times that.
+  // 2^-17. The errors grow like a random walk, to 2^-17 sqrt(2 rounds). The largest of a thousand
+  // such errors is within four times that size.
   CHECK(worst < 4 * std::ldexp(std::sqrt(2.0 * rounds), -17));
 }
 
@@ -248,11 +249,11 @@ TEST_CASE("an error that is fed back stays small") {
     return std::sqrt(squares(residual) / size);
   };
   CHECK(residual_after_rounds(Codec::bf16, 512) < 0.01);
-  // The bounds follow from the square root of the loss on normally distributed values, which is
-  // 0.0002 and 0.06.
+  // The bounds follow from the square root of the loss on normally distributed values. That loss is
+  // 0.0002 for qsgd8 and 0.06 for qsgd4.
   CHECK(residual_after_rounds(Codec::qsgd8, 512) < 0.02);
   CHECK(residual_after_rounds(Codec::qsgd4, 512) < 0.3);
-  // When 16 of 512 are kept, three quarters of the squares wait for about thirty rounds.
+  // If 16 of 512 values are kept, three quarters of the squares wait for about thirty rounds.
   CHECK(residual_after_rounds(Codec::qsgd4, 16) < 20);
 }
 
@@ -293,7 +294,7 @@ TEST_CASE("every codec keeps places and brings values near") {
     error += std::pow(decoded->values()[i] - stream.values()[i], 2);
     all += std::pow(stream.values()[i], 2);
   }
-  // Bounds on the loss of QSGD for normally distributed values, including its variation.
+  // The margins bound QSGD's loss on normally distributed values, including the loss's variation.
   CHECK(error <= (codec == Codec::qsgd4 ? 0.08 : 0.001) * all);
 }
 
@@ -305,7 +306,8 @@ TEST_CASE("sixteen of every 512 in four bits are a fiftieth of the floats") {
   REQUIRE(taken.values().size() == 16 * 128);
   const double dense =
       static_cast<double>(encoded_size(SparseVector::dense(Floats(size)), Codec::identity));
-  // 2 bytes for the index and half a byte for the value: 40 bytes instead of 2048, plus the scales.
+  // Each value takes 2 bytes for the index and half a byte for itself: 40 bytes instead of 2048,
+  // plus the scales.
   CHECK(dense / static_cast<double>(encoded_size(taken, Codec::qsgd4)) == Approx(51).margin(1));
 }
 
@@ -332,21 +334,22 @@ TEST_CASE("bytes of another vector or with places out of order are refused") {
   REQUIRE(decode(bytes, 65540));
   CHECK_FALSE(decode(bytes, 65541));
   CHECK_FALSE(decode(bytes, 0));
-  // The bytes are a header of 12, two counts of 4, four offsets of 2, and the values.
+  // The encoding is a header of 12 bytes, two counts of 4 bytes, four indices of 2 bytes, and the
+  // values.
   const auto with = [&](std::size_t at, int value) {
     auto changed = bytes;
     changed[at] = static_cast<std::byte>(value);
     return decode(changed, 65540);
   };
   CHECK_FALSE(with(0, 2));  // There is no such form.
-  CHECK_FALSE(with(0, 1));  // Dense, but with only four values.
+  CHECK_FALSE(with(0, 1));  // The form is dense, but there are only four values.
   CHECK_FALSE(with(1, 5));  // There is no such codec.
   CHECK_FALSE(with(2, 1));  // This byte must be zero.
   CHECK_FALSE(with(3, 1));
-  CHECK_FALSE(with(8, 3));   // Fewer values than the bytes hold.
+  CHECK_FALSE(with(8, 3));   // The header gives fewer values than the bytes hold.
   CHECK_FALSE(with(12, 3));  // The counts add up to five.
   CHECK_FALSE(with(12, 1));  // The counts add up to three.
-  CHECK_FALSE(with(20, 7));  // The same index twice.
+  CHECK_FALSE(with(20, 7));  // The same index occurs twice.
   CHECK_FALSE(with(20, 8));  // The indices descend.
   CHECK_FALSE(with(26, 4));  // The index is beyond the last block, which has four elements.
   CHECK(with(20, 6));
@@ -390,7 +393,7 @@ TEST_CASE("damaged bytes give a sound stream or none") {
     // The result must not depend on anything but these bytes.
     if (codec == Codec::identity) REQUIRE(encode(*decoded, codec, rng) == bytes);
   }
-  CHECK(accepted > 100);  // Many cases damaged only values, so the rest of the test was not idle.
+  CHECK(accepted > 100);  // Many cases damaged only values, so the checks above really ran.
 }
 
 }  // namespace gv

@@ -1,5 +1,4 @@
-// How peers of different speeds share the work of layers: costs, the search compared with brute
-// force, and the shapes of published tables.
+// How peers of different speeds share the work of layers: costs, brute force, and published tables.
 #include "consensus/split/split_plan.hpp"
 
 #include <algorithm>
@@ -25,13 +24,13 @@ std::vector<SplitGroup> fastest_of(const SplitSite& site) {
   return groups;
 }
 
-/// All plans that the search chooses from, by trying every state of every layer.
+/// All plans that the search chooses from, found by trying every state of every layer.
 struct Tried {
   std::size_t plans = 0;
-  std::vector<double> seconds;  ///< Seconds of the two best plans.
+  std::vector<double> seconds;  ///< Times of the two best plans in seconds.
 };
 
-/// `hybrids`: also groups in several blocks.
+/// Tries every plan. With `hybrids`, also tries states that divide a group into several blocks.
 Tried brute_force(const SplitQuestion& question, const std::vector<SplitGroup>& groups,
                   bool hybrids) {
   std::vector<std::vector<SplitState>> states;
@@ -184,7 +183,8 @@ TEST_CASE("layers that share a table are shared alike") {
 
 namespace {
 
-/// The least seconds of two stages on any peers, with the groups inside them tried one by one.
+/// The shortest time of two stages on any peers, with the groups inside the stages tried one by
+/// one.
 double least_of_two_stages(const SplitQuestion& question) {
   std::vector<double> tried;
   const auto part = [&](std::size_t first, std::size_t last, const std::vector<std::size_t>& peers,
@@ -245,8 +245,8 @@ TEST_CASE("pinned peers take part in every layer of their stages in the best pla
     INFO("peer " << pins.front().peer << " at " << pins.front().at << " of " << pins.size());
     const std::vector<SplitPlan> found = best_plans(question, choice);
     REQUIRE(!found.empty());
-    // A peer that is idle in its stage changes the links of the stage alone, and of plans that are
-    // otherwise alike the first one stays.
+    // A peer that is idle in its stage affects only the stage's links. Among plans that are
+    // otherwise alike the first one is kept.
     const double least = least_of_two_stages(question);
     CHECK(found.front().seconds > (1 - 1e-9) * least);
     CHECK(found.front().seconds < 1.05 * least);
@@ -286,8 +286,9 @@ std::vector<SplitLayer> alexnet() {
 
 enum class Cut { all, dense, dense_and_rows };
 
-/// All words of a step on `peers` peers in groups of `ways`, in ms: collectives of logarithmic
-/// latency, 2 us and 6 GB/s. Gradients of the inputs are summed for all layers but the first.
+/// The time of all messages in a step on `peers` peers in groups of `ways`, in ms. Collectives have
+/// logarithmic latency, with 2 us and 6 GB/s. Gradients of the inputs are summed for all layers but
+/// the first.
 double words_ms(double batch, std::size_t peers, std::size_t ways, Cut cut) {
   const SplitGroup group{.peers = std::vector<std::size_t>(peers),
                          .speeds = std::vector<double>(peers, 1.0),
@@ -323,7 +324,7 @@ TEST_CASE("the published tables of integrated parallelism come out of the formul
     CHECK(words_ms(2048, 512, ways[i], Cut::all) == Approx(all[i]).epsilon(0.005));
     CHECK(words_ms(2048, 512, ways[i], Cut::dense) == Approx(dense[i]).epsilon(0.005));
   }
-  // The gain of cutting dense layers grows with the number of peers.
+  // The gain from cutting dense layers grows with the number of peers.
   const std::vector<std::pair<std::size_t, double>> gains{
       {8, 1.98}, {32, 3.17}, {128, 5.01}, {512, 7.42}};
   for (const auto& [peers, gain] : gains) {
@@ -337,14 +338,14 @@ TEST_CASE("the published tables of integrated parallelism come out of the formul
 }
 
 TEST_CASE("rows go on where there are no more samples to share") {
-  // 512 samples on more than 512 peers, compared with 83.3 ms at the limit of cutting by samples.
+  // From here on more than 512 peers share 512 samples. With samples alone, the limit is 83.3 ms.
   CHECK(words_ms(512, 512, 1, Cut::dense) == Approx(83.28).epsilon(0.001));
   double before = words_ms(512, 512, 1, Cut::dense);
   const std::vector<std::pair<std::size_t, double>> known{
       {1024, 44.405}, {2048, 24.951}, {4096, 15.242}};
   for (const auto& [peers, expected] : known) {
     const double words = words_ms(512, peers, peers / 512, Cut::dense_and_rows);
-    // The reference sends rows of outputs back, where the gradient of rows of inputs is needed.
+    // The reference sends back rows of outputs, although gradients of rows of inputs are needed.
     CHECK(words == Approx(expected).epsilon(0.002));
     CHECK(words < before);
     before = words;

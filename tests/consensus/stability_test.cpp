@@ -13,10 +13,11 @@
 namespace gv {
 namespace {
 
-/// A fraction above which the recursions below grow within their steps.
+/// Beyond a bound by this fraction, the recursions below grow within their number of steps.
 constexpr double beyond = 0.01;
 
-/// x_(t+1) = x_t - pull x_(t - delay), from 1: true if it ends further from 0 than it began.
+/// Iterates x_(t+1) = x_t - pull x_(t - delay) from 1. Returns true if x ends further from 0 than
+/// it began.
 bool late_descent_grows(double pull, std::size_t delay) {
   std::deque<double> recent(delay + 1, 1.0);
   double largest = 0;
@@ -30,8 +31,9 @@ bool late_descent_grows(double pull, std::size_t delay) {
   return largest > 1;
 }
 
-/// Workers that take turns: each makes its steps since its last turn, and pulls at the centre by
-/// the force of the model before these steps, as in the paper's Algorithm 1.
+/// Workers take turns. Each one makes the steps since its last turn, and pulls at the centre with
+/// the force of its model before these steps, as in the paper's Algorithm 1. Returns true if the
+/// centre ends further from 0 than it began.
 bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t steps) {
   std::vector<double> x(workers);
   std::iota(x.begin(), x.end(), 1.0);
@@ -47,8 +49,9 @@ bool turns_grow(std::size_t workers, double alpha, double rate, std::uint64_t st
   return std::abs(centre) > 0.5;
 }
 
-/// Peers of equal pace that do not wait: every peer makes a step towards 0 and sends its change.
-/// The root answers at once, and everything else arrives a round later.
+/// Peers of equal speed that do not wait. Every peer makes a step towards 0 and sends its change.
+/// The root answers at once, and everything else arrives a round later. Returns true if the root's
+/// model does not approach 0.
 bool changes_grow(TopologyKind kind, std::size_t peers, double pull) {
   const MixRule rule{.topology = {.kind = kind},
                      .kind = MixKind::downpour,
@@ -84,8 +87,8 @@ bool changes_grow(TopologyKind kind, std::size_t peers, double pull) {
   return std::abs(x[0][0]) > 0.5;
 }
 
-/// True if peers diverge that each train one number by the loss (sum - 1)^2 / 2, while the other
-/// numbers are frozen.
+/// Each peer trains one number with the loss (sum - 1)^2 / 2, while the other numbers are frozen.
+/// Returns true if the peers diverge.
 bool slices_grow(std::size_t slices, double rate, std::uint64_t steps) {
   MixingLab lab({.topology = {.kind = TopologyKind::complete},
                  .fragments = slices,
@@ -175,7 +178,7 @@ TEST_CASE("the rate of a pull pulls as much", "[unit]") {
     }
   }
   CHECK(rate_of(2, 1) == 2);
-  CHECK(rate_of(2, 4) == 1);  // Above this rate, the signs of even numbers of steps hide growth.
+  CHECK(rate_of(2, 4) == 1);  // Above this rate, an even number of steps cancels the signs.
 }
 
 }  // namespace gv

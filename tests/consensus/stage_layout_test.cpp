@@ -1,4 +1,4 @@
-// Layouts of stages compared with every other layout, and ballots that take them up.
+// Layouts of stages compared with every other layout, and ballots that adopt them.
 #include "consensus/pipeline/stage_layout.hpp"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace {
 
 using Stages = std::vector<std::vector<std::uint32_t>>;
 
-/// Stages that take these parts of a micro-batch's time. With `group` above 1 all can be shared.
+/// Stages that take these fractions of a micro-batch's time. If `group` is above 1, groups can
+/// share every stage.
 LayoutCosts costs_of(const std::vector<double>& seconds, std::size_t group = 1) {
   LayoutCosts costs{
       .stages = {}, .router = RouterKind::throughput, .micro_batches = 8, .group = group};
@@ -51,7 +52,7 @@ SplitSite site_of(const std::vector<double>& speeds, const SplitLink& link = {})
   return site;
 }
 
-/// Every peer alone in its group.
+/// A layout in which every peer is alone in its group.
 StageLayout alone(Stages stages) {
   const std::vector<GroupSize> sizes(stages.size());
   PeerGroups groups = peer_groups(stages, sizes);
@@ -67,8 +68,8 @@ bool keeps_pins(const Stages& stages, const Pins& pins) {
   return true;
 }
 
-/// The least predicted step over all ways to cut the stages, and to give each of the peers one of
-/// the parts, with pinned peers at their stages. Written from the definition, not from the search.
+/// The shortest predicted step over all ways to cut the stages and give each peer one of the parts,
+/// with pinned peers at their stages. Written from the definition, not from the search.
 double least_step(const LayoutCosts& costs, const SplitSite& site, const Pins& pins = {}) {
   const std::size_t stages = costs.stages.size();
   const std::size_t peers = site.peers.size();
@@ -103,7 +104,7 @@ std::vector<double> drawn_speeds(Rng& rng, std::size_t peers) {
   return speeds;
 }
 
-/// Peers as they answer the ballot after one that has given them these parts.
+/// The peers' answers to the ballot after the one that gave them these parts.
 std::vector<StageOffer> offers_after(const std::vector<StageAssignment>& assignments,
                                      const std::vector<double>& speeds) {
   std::vector<StageOffer> offers;
@@ -140,7 +141,7 @@ std::vector<double> seconds_of(const LayoutCosts& costs) {
   return seconds;
 }
 
-/// One to four stages, and peers with drawn speeds.
+/// One to four stages, and peers with random speeds.
 std::pair<LayoutCosts, SplitSite> drawn_case(Rng& rng, std::size_t peers) {
   std::vector<double> seconds;
   for (std::size_t s = 0, all = 1 + rng.below(4); s < all; ++s) {
@@ -150,7 +151,7 @@ std::pair<LayoutCosts, SplitSite> drawn_case(Rng& rng, std::size_t peers) {
           site_of(drawn_speeds(rng, peers), {.latency_s = 0.001, .bytes_per_s = 1e6})};
 }
 
-/// Pins for about half of the peers.
+/// Random pins for about half of the peers.
 Pins drawn_pins(Rng& rng, std::size_t peers, const LayoutCosts& costs) {
   Pins pins(peers);
   for (auto& pin : pins) {
@@ -159,7 +160,7 @@ Pins drawn_pins(Rng& rng, std::size_t peers, const LayoutCosts& costs) {
   return pins;
 }
 
-/// The best layout of these peers, which keeps the pins.
+/// The best layout of these peers that keeps the pins.
 StageLayout best_with(const Pins& pins, const LayoutCosts& costs, const SplitSite& site) {
   const auto best = best_layout(alone(Stages(pins.size())), costs, site, pins);
   REQUIRE(best);
@@ -178,7 +179,7 @@ TEST_CASE("a predicted step is the schedule on a clock", "[unit]") {
   const double on_clock =
       replay(make_schedule(costs.kind, straight_routes(3, 8), 3, 0, costs.ahead), clock).makespan;
   const StageLayout chain = alone({{0}, {1}, {2}});
-  // All peers are told of the end, which takes one latency.
+  // All peers must learn of the end, which takes one latency.
   CHECK(predicted_step(chain, costs, site) == Approx(on_clock + 0.01));
 }
 
@@ -198,7 +199,7 @@ TEST_CASE("replicas sum their gradients at the end of a predicted step", "[unit]
   const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
   const StageLayout both = alone({{0}, {0}});
   CHECK(predicted_step(both, costs, site_of({1, 1})) == Approx(4));
-  // Two gathers of 1000 floats, of which each of two peers has half.
+  // Two gathers of 1000 floats. Each of the two peers has half of them.
   CHECK(predicted_step(both, costs, site_of({1, 1}, link)) == Approx(4 + 2 * 0.5));
 }
 
@@ -207,7 +208,8 @@ TEST_CASE("the members of a group share a pass and exchange what they compute", 
   StageLayout pair = alone({{0}, {0}});
   pair.groups = numbered({{0, 1}}, 2);
   CHECK(predicted_step(pair, costs, site_of({3, 1})) == Approx(8 * 0.25));
-  // In each pass a sum of 1000 floats, and at the end one of the 100 that all members have.
+  // Each pass has a sum of 1000 floats. At the end comes a sum of the 100 floats that all members
+  // have.
   const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
   CHECK(predicted_step(pair, costs, site_of({3, 1}, link)) == Approx(8 * (0.25 + 1) + 0.1));
 }
@@ -261,7 +263,7 @@ TEST_CASE("a ballot gives pinned peers their stages with every kind of plan", "[
       };
       CHECK(carries(3, 1));
       CHECK(carries(0, 4));
-      // A plan may give the peer other stages, too.
+      // A plan with layouts may give the peer other stages as well.
       if (!options.layouts) CHECK(carries(0, 1) == options.mirrored);
       offers = offers_after(plan->assignments, {1, 0.2, 3, 1});
     }
@@ -302,7 +304,8 @@ TEST_CASE("a plan depends on speeds and not on the order of peers", "[unit]") {
     };
     const double first = predicted();
     rng.shuffle(std::span(speeds));
-    // With more than four peers not all orders are searched, and the numbers of peers decide which.
+    // With more than four peers not all orders are searched. The peers' numbers decide which ones
+    // are.
     CHECK(predicted() == Approx(first).epsilon(worth_changing));
   }
 }
@@ -316,13 +319,13 @@ TEST_CASE("a ballot changes all stages at once where that is worth it, and then 
   auto plan =
       plan_stages(offers_after(begin->assignments, equal), seconds_of(costs), planning(costs));
   REQUIRE(plan);
-  // Then one peer becomes slow.
+  // Now one peer becomes slow.
   const std::vector<double> unlike = {1, 0.2, 1, 1};
   const auto keeps = plan->assignments;
   const auto better = plan_stages(offers_after(keeps, unlike), seconds_of(costs), planning(costs));
   REQUIRE(better);
   CHECK(better->assignments != keeps);
-  // Peers whose speeds vary a little stay where they are.
+  // Peers whose speeds vary a little keep their stages.
   Rng rng(3);
   for (int ballot = 0; ballot < 20; ++ballot) {
     std::vector<double> speeds = unlike;
@@ -369,7 +372,7 @@ TEST_CASE("groups stay as they are until another layout is worth the change", "[
         .members;
   };
   CHECK(groups(*plan) == Stages{{0, 1}, {2, 3}});
-  // If exchanges are slow, each peer makes passes alone.
+  // If exchanges are slow, each peer makes its passes alone.
   const LinkBetween slowest = [](PeerId, PeerId) { return SplitLink{0.1, 1e4}; };
   const auto apart =
       plan_stages(offers_after(pairs, {1, 1, 1, 1}), seconds_of(costs), planning(costs), slowest);
@@ -378,7 +381,8 @@ TEST_CASE("groups stay as they are until another layout is worth the change", "[
 }
 
 TEST_CASE("no plan has more assignments than fit into a message", "[unit]") {
-  // Eight whole replicas would be faster, but have 8 * 8 * 25 assignments.
+  // Eight whole replicas would be faster, but their 8 * 8 * 25 assignments do not fit into a
+  // message.
   const LayoutCosts costs = costs_of(std::vector<double>(8, 1.0 / 8), 2);
   const SplitLink link{.latency_s = 60e-6, .bytes_per_s = 1.25e9};
   const auto best = best_layout(alone(Stages(8)), costs, site_of(std::vector<double>(8, 5), link));
@@ -431,7 +435,7 @@ TEST_CASE("every generation that a planner makes from plans is sound to the othe
     REQUIRE(generation);
     CHECK(planner.problem(*generation) == "");
     CHECK(generation == planner.plan(answers, nullptr));
-    // All members predict the same step, as far as shares and their own speeds are exact.
+    // All members predict the same step, up to the rounding of shares and of their own speeds.
     std::vector<double> predicted;
     for (const auto& [peer, answer] : answers) {
       predicted.push_back(planner.predicted_s(*generation, peer, answer.speed, answer.links));

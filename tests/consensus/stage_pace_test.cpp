@@ -1,4 +1,4 @@
-// The speed of a pipeline's peer while its stages and its speed change.
+// The speed of a peer in a pipeline while its stages and its speed change.
 #include "peer/modes/stage_pace.hpp"
 
 #include <catch2/catch.hpp>
@@ -40,7 +40,8 @@ TEST_CASE("a peer that becomes slow after a change of stages is as slow as in it
   worker.speed = 0.25;
   worker.work(2, 1000);
   CHECK(worker.pace.speed() == Approx(0.25).epsilon(0.01));
-  // The stages of before follow, so a return to one of them changes nothing.
+  // The known paces of the worker's former stages were scaled too, so a return to one of them
+  // changes nothing.
   worker.pace.carry({1});
   CHECK(worker.pace.speed() == Approx(0.25).epsilon(0.01));
   worker.work(1, 1000);
@@ -73,7 +74,7 @@ TEST_CASE("what a peer learnt of its speed while a stage was slow is forgotten t
   worker.pace.carry({0});
   worker.work(0, 1000);
   worker.speed = 0.25;
-  worker.work(0, 50);  // The change of stages comes before the slow passes are all that counts.
+  worker.work(0, 50);  // The stages change while fast passes still count as well.
   CHECK(worker.pace.speed() > 0.3);
   worker.pace.carry({1});
   worker.work(1, 1000);

@@ -90,7 +90,7 @@ TEST_CASE("holdings of slices that follow each other are named as one", "[unit]"
   for (const StageHolding& holding : holdings) {
     CHECK(std::ranges::find(unpacked, holding) != unpacked.end());
   }
-  // Invalid: a part beyond the last one, and runs that hold stages or reach beyond the last part.
+  // Invalid parts: one beyond the last, and runs that contain stages or reach beyond the last part.
   for (const std::uint32_t bad : {11U, (1U << 16) + 0, (9U << 16) + 3, (0xFFFFU << 16) + 10}) {
     CHECK_FALSE(parts.names(carries(bad, 7)));
     CHECK(parts.unpacked({carries(bad, 7)}).empty());
@@ -99,7 +99,7 @@ TEST_CASE("holdings of slices that follow each other are named as one", "[unit]"
 
 namespace {
 
-/// One stage of 24 slices, of which part 1 is the first.
+/// One stage of 24 slices. Part 1 is the first slice.
 StagePlanOptions sliced(std::size_t group, std::size_t most = 0) {
   return {
       .parts = StageParts({24}),
@@ -107,7 +107,7 @@ StagePlanOptions sliced(std::size_t group, std::size_t most = 0) {
       .slices_most = most};
 }
 
-/// A peer that carries these slices, and keeps a copy of others.
+/// A peer that carries the slices in `own`, and keeps a copy of the slices in `kept`.
 StageOffer member(std::uint64_t id, Range own, Range kept) {
   StageOffer offer{PeerId{id}, 1, {carries(0, 7), keeps(0, 4)}};
   for (auto s = static_cast<std::uint32_t>(own.begin); s < own.end; ++s) {
@@ -131,7 +131,7 @@ Range slices_of(const StagePlan& plan, std::span<const PeerId> order, std::size_
 
 TEST_CASE("slices lost with a member come from another group, or else all go back", "[unit]") {
   const std::vector<double> one_stage = {1};
-  // The first two of four are a group, and the last of these is gone.
+  // The first two of four peers form a group, as do the last two. The second peer is gone.
   const std::vector<StageOffer> two_groups = {member(1, {0, 12}, {12, 24}), member(3, {0, 12}, {}),
                                               member(4, {12, 24}, {0, 12})};
   const auto on = plan_stages(two_groups, one_stage, sliced(2));
@@ -146,7 +146,7 @@ TEST_CASE("slices lost with a member come from another group, or else all go bac
   CHECK(back->version == after(4));
   const std::vector<PeerId> order = {PeerId{1}};
   CHECK(slices_of(*back, order, 0) == Range{0, 24});
-  // Without the copies nothing is complete.
+  // Without the copies no version is complete.
   CHECK_FALSE(plan_stages(std::vector<StageOffer>{member(1, {0, 12}, {})}, one_stage, sliced(2)));
 }
 

@@ -1,5 +1,5 @@
-// Downloads of states: complete, resumed from another peer if the source fails, never invalid or
-// mixed.
+// Downloads of states are complete, never invalid or mixed, and resume from another peer if the
+// source fails.
 #include <catch2/catch.hpp>
 #include <limits>
 #include <span>
@@ -37,7 +37,7 @@ struct Asking {
   Downloads fetch{peer(0), 1, {.layout_hash = 7, .elements = width}};
   Effects out;
 
-  /// The last request that it sent.
+  /// The last request that the download sent.
   StateRequest request() const {
     for (auto sent = out.messages.rbegin(); sent != out.messages.rend(); ++sent) {
       if (const auto* found = std::get_if<StateRequest>(&sent->message)) return *found;
@@ -170,7 +170,7 @@ TEST_CASE("sources that are added are tried after the others and at once in a pa
   CHECK(asked() == peer(2));
   now = asking.fetch.deadline();
   asking.fetch.tick(now, asking.out);
-  REQUIRE_FALSE(asking.fetch.download.source());  // It pauses before the next round.
+  REQUIRE_FALSE(asking.fetch.download.source());  // The download pauses before the next try.
   asking.fetch.download.add(now, {peer(3)}, asking.out);
   CHECK(asked() == peer(3));
   CHECK(asking.fetch.download.held() == 3);
@@ -264,7 +264,7 @@ TEST_CASE("when the source dies a next one with the same version sends the rest"
   CHECK(network.at(2).fetched->values == model);
   CHECK(network.at(2).fetched->source == peer(1));
   CHECK(network.at(2).count<FetchResumed>() == 1);
-  CHECK(network.bytes_delivered == width * sizeof(float));  // Nothing was sent twice.
+  CHECK(network.bytes_delivered == width * sizeof(float));  // No byte was sent twice.
 }
 
 TEST_CASE("what came before the acceptance goes on only with the version that is accepted") {
@@ -277,7 +277,7 @@ TEST_CASE("what came before the acceptance goes on only with the version that is
   CHECK(asking.request().version == version_of(1));
   SECTION("the same version: the rest counts") {
     asking.block(2, constant(1), 128, 272);
-    CHECK_FALSE(asking.fetch.fetched);  // It does not count before it is accepted.
+    CHECK_FALSE(asking.fetch.fetched);  // The block does not count before the source has accepted.
     asking.accept(2, 1, 128);
     REQUIRE(asking.fetch.fetched);
     CHECK(asking.fetch.fetched->values == constant(1));
@@ -341,7 +341,7 @@ TEST_CASE("a download that was stopped goes on if the same version is wanted aga
   CHECK(asking.fetch.fetched->values == constant(1));
 }
 
-// Every version is a model of equal values, so a mixture would contain two values.
+// In every version all values are equal, so a mixture would contain two different values.
 TEST_CASE("whatever happens to its sources a download never mixes two versions") {
   std::size_t resumed = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -358,7 +358,7 @@ TEST_CASE("whatever happens to its sources a download never mixes two versions")
       if (from == sources || network.at(from).dead) return;
       const std::uint64_t fate = rng.below(12);
       if (fate == 0 && from != 0) network.kill(from);
-      if (fate == 1) load(from);  // The next peer that asks gets another version.
+      if (fate == 1) load(from);  // The next peer that asks gets a different version.
       if (fate == 2) network.break_lane(from, to);
       if (fate == 3) network.lose_streams(from, to);
     };
@@ -395,7 +395,7 @@ TEST_CASE("a server that has to make a copy first sends it to all that have aske
   REQUIRE(out.transfers.size() == 2);
   CHECK(out.transfers[0].offset == 0);
   CHECK(out.transfers[1].offset == 100);
-  // An acceptance that was lost is sent again, and nothing else.
+  // A lost acceptance is sent again, and nothing else is.
   out = {};
   CHECK_FALSE(server.ask(Time{}, peer(2), request(2, 200), false, out));
   CHECK(out.transfers.empty());
@@ -419,15 +419,16 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
   };
   CHECK(resume(Time(9min), 64));
   CHECK(resume(Time(18min), 128));
-  // It asks for what it asked for before, so nothing has arrived, and it gets no more time.
+  // The peer asks from the same offset as before, so nothing has arrived since, and it gets no more
+  // time.
   CHECK(resume(Time(26min), 64));
   CHECK(resume(Time(27min), 128));
   CHECK_FALSE(resume(Time(29min), 128));
   CHECK(server.held() == 0);
-  // The peer need not find out by waiting.
+  // The server tells the peer, so that it need not wait for a timeout.
   REQUIRE(out.messages.size() == 1);
   CHECK(std::get<Abort>(out.messages[0].message).id == request.id);
-  // It is told nothing about downloads that are not its own.
+  // A peer is told nothing about downloads that are not its own.
   out = {};
   server.receive(Time(30min), peer(2), Resume{request.id, 128}, out);
   CHECK(out.messages.empty());
@@ -436,7 +437,7 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
 TEST_CASE("a large state is served for as long as a slow link needs for it") {
   StateServer server({.layout_hash = 7});
   Effects out;
-  // 125 kB a second take 40 s.
+  // At 125 kB a second the state takes 40 s.
   const auto values = std::make_shared<std::vector<float>>(1'250'000, 1.0f);
   const StateRequest request{.id = state_id(peer(1), 9, 1), .layout_hash = 7, .version = {}};
   REQUIRE(server.ask(Time{}, peer(1), request, true, out));

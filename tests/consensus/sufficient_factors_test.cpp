@@ -12,8 +12,9 @@
 namespace gv {
 namespace {
 
-/// The parameters are those of something else, of a dense layer of 7 x 53 and its biases, of one of
-/// 1 x 3 whose factors are never shorter, and of one of 20 x 400 with two rows in a sample.
+/// The first parameters belong to no dense layer. Then come a dense layer of 7 x 53 with biases,
+/// one of 1 x 3 whose factors are never shorter than its gradient, and one of 20 x 400 with two
+/// rows per sample.
 constexpr std::size_t first = 11;
 constexpr std::size_t second = first + 7 * 53 + 7;
 constexpr std::size_t third = second + 1 * 3 + 1;
@@ -23,17 +24,20 @@ std::vector<DensePlace> layers() {
   return {{.place = {first, 7, 53}}, {.place = {second, 1, 3}}, {{third, 20, 400}, 2}};
 }
 
-/// A gradient over `share` samples, with factors in the places of the first and the last layer.
+/// A gradient over `share` samples. The first and the last layer's gradients are replaced by
+/// factors.
 std::vector<float> drawn_gradient(Rng& rng, std::size_t share) {
   std::vector<float> gradient(elements);
   for (float& value : gradient) value = static_cast<float>(rng.normal());
-  // The space after the factors keeps its old contents, which must not matter.
+  // The space after the factors keeps its old contents, which must not matter. NaN would show if it
+  // did.
   std::fill(gradient.begin() + static_cast<std::ptrdiff_t>(first + share * (7 + 53)),
             gradient.begin() + static_cast<std::ptrdiff_t>(first + 7 * 53), NAN);
   return gradient;
 }
 
-/// The gathered factors of all peers and the averaged rest, as an all-reduce would give them.
+/// The gathered factors of all peers and the mean of everything else, as an all-reduce would give
+/// them.
 std::vector<float> together(const SufficientFactors& cut,
                             const std::vector<std::vector<float>>& vectors,
                             const std::vector<std::uint32_t>& shares) {
@@ -84,7 +88,7 @@ TEST_CASE("from everybody's factors comes the gradient over all samples", "[allr
             size += std::abs(shares[rank] / samples * dy * x);
           }
         }
-        // A sum of at most 16 products, each rounded a few times.
+        // The margin allows for a sum of at most 16 products, each rounded a few times.
         REQUIRE(gradient[begin + o * inputs + i] == Approx(sum).margin(1e-6 * size));
       }
     }

@@ -1,4 +1,4 @@
-// Codecs for sums obey their laws: right on average, with the variance of their formula.
+// Codecs for sums obey their laws: right on average, with the variance that their formula gives.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -50,7 +50,8 @@ double largest(const std::vector<float>& values) {
   return found;
 }
 
-/// The variance of each value in one bucket: (m/s)^2 f(1-f).
+/// The variance of each value in one bucket: (m/s)^2 f(1-f). Here m is the largest magnitude, s the
+/// number of levels, and f a value's fraction of the way to the next level.
 std::vector<double> qsgd_variances(const std::vector<float>& values, int levels) {
   const double step = largest(values) / levels;
   std::vector<double> variances;
@@ -82,20 +83,21 @@ TEST_CASE("rounding at random is right on average and varies as its formula says
   double error = 0;
   double variance = 0;
   for (std::size_t i = 0; i < size; ++i) {
-    // Four standard errors of the mean, or five if 512 of them are checked; plus the rounding to
-    // float.
+    // The margin is four standard errors of the mean, or five if 512 means are checked, plus the
+    // rounding to float.
     const double off = (size == 512 ? 5 : 4) * std::sqrt(variances[i] / rounds) + 1e-6;
     CHECK(std::abs(sums[i] / rounds - values[i]) <= off);
     error += errors[i] / rounds;
     variance += variances[i];
   }
-  // The mean of 4000 squared errors is accurate to a tenth for one value, and better for more.
+  // The mean of 4000 squared errors is accurate to a tenth for one value, and more accurate for
+  // several.
   CHECK(error == Approx(variance).epsilon(0.1).margin(1e-7));
   CHECK(variance <= (codec == Codec::qsgd4 ? 0.1 : 0.0004) * squares(values));
 }
 
 TEST_CASE("rounding at random is never worse than its bound") {
-  // The worst case: one large value, and all others at about a quarter of the first level.
+  // The worst case is one large value, with all others at about a quarter of the first level.
   for (const Codec codec : {Codec::qsgd8, Codec::qsgd4}) {
     const double bound = codec == Codec::qsgd4 ? 1.2 : 0.008;
     double worst = 0;
@@ -134,7 +136,7 @@ TEST_CASE("every bucket of 512 has its own scale") {
   values[3] = 1e20f;
   values[700] = -1e-20f;
   for (const Codec codec : {Codec::qsgd8, Codec::qsgd4}) {
-    // A value alone in its bucket has the last level.
+    // A value alone in its bucket gets the last level.
     CHECK(passed_through(codec, values, rng) == values);
   }
 }
@@ -225,7 +227,7 @@ TEST_CASE("the mean of what a summable codec can write can be written too") {
   constexpr float limit = std::numeric_limits<float>::max();
   for (const NamedCodec& row : summable_codecs) {
     INFO(row.name);
-    // The largest number that can be written, found by bisection of its bits.
+    // The largest number that can be encoded, found by bisection over its bits.
     std::uint32_t good = 0;
     for (std::uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
       const float value = std::bit_cast<float>(good | bit);

@@ -1,4 +1,4 @@
-// Pairs of a topology's rounds are disjoint, along its edges, and the same on every peer.
+// Pairs in a topology's rounds are disjoint, along its edges, and the same on every peer.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// Peers whose ids are far apart and out of order.
+/// Peers whose ids are far apart and unordered.
 View view_of(std::size_t n, std::uint64_t stride = 7919) {
   std::vector<PeerId> peers;
   for (std::size_t i = 0; i < n; ++i) peers.push_back(PeerId{(i * stride + 13) % 100003 + 1});
@@ -33,7 +33,7 @@ Edge edge_of(const RankPair& pair) {
   return {std::min(pair.initiator, pair.responder), std::max(pair.initiator, pair.responder)};
 }
 
-/// The pairs that may meet in a round: neighbours in the graph, or ends of the round's directed
+/// The pairs that may mix in a round: neighbours in the graph, or the ends of the round's directed
 /// edges.
 std::set<Edge> allowed(const Topology& topology, std::size_t n, std::uint64_t seed,
                        std::uint64_t round) {
@@ -191,8 +191,8 @@ TEST_CASE("nobody is left over at one distance for ever", "[unit][topology]") {
 
 TEST_CASE("one-peer exponential pairs contract as their mean square says for any number",
           "[unit][topology]") {
-  // E|x'|^2 / |x|^2 over a period is at most the norm for every x. Averaged over random x it is the
-  // trace divided by n-1, which lies between the norm and 1/(n-1) of it.
+  // For every x, E|x'|^2 / |x|^2 over a period is at most the norm of E[W'W]. Averaged over random
+  // x, it is the trace divided by n-1, which lies between the norm and 1/(n-1) of the norm.
   for (const std::size_t n : {5, 6, 12, 20}) {
     const Contraction left = pair_contraction({.kind = TopologyKind::one_peer_exponential}, n, 4);
     const PairPlan plan({.kind = TopologyKind::one_peer_exponential}, n, 4);
@@ -258,17 +258,17 @@ TEST_CASE("a star has one pair a round and a ring some seven eighths of its peer
     CHECK(star.round(round).size() == 1);
     paired += 2 * static_cast<double>(ring.round(round).size());
   }
-  // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 of it (Flory 1939). A
-  // ring of 64 behaves like a line, and 2000 rounds leave an error of about 0.0006.
+  // Random sequential parking of pairs on a line covers 1 - e^-2 = 0.8647 of the line (Flory 1939).
+  // A ring of 64 behaves like a line, and over 2000 rounds the error is about 0.0006.
   CHECK(paired / (2000 * 64) == Approx(1 - std::exp(-2.0)).margin(0.003));
 }
 
 TEST_CASE("the contraction of drawn pairs is that of the formulas", "[unit][topology]") {
   // With E[L] the mean Laplacian of a round, the second eigenvalue of E[W'W] is 1 - l/2, where l is
   // the smallest positive eigenvalue of E[L]. A star uses each edge with probability 1/(n-1), and
-  // its own l is 1. All maximal matchings of a ring of 4 or 5 have 2 edges, so each edge has
-  // probability 1/2 or 2/5, and a ring's own l is 2 - 2 cos(2 pi / n). These are exact; on a long
-  // ring pairs cover 1 - e^-2 of the peers (Flory 1939).
+  // the l of the star itself is 1. All maximal matchings of a ring of 4 or 5 have 2 edges, so each
+  // edge has probability 1/2 or 2/5. The l of a ring itself is 2 - 2 cos(2 pi / n). These values
+  // are exact. On a long ring pairs cover 1 - e^-2 of the peers (Flory 1939).
   const auto second = [](TopologyKind kind, std::size_t n) {
     return std::pow(pair_contraction({.kind = kind}, n, 1).left, 2);
   };
@@ -293,8 +293,7 @@ TEST_CASE("the contraction of drawn pairs is that of the formulas", "[unit][topo
 }
 
 TEST_CASE("edges that are held to be alike are drawn alike often", "[unit][topology]") {
-  // Each count is binomial, so for every edge it is within 4 standard deviations of its
-  // probability.
+  // Each count is binomial, so for every edge it is within 4 standard deviations of its mean.
   for (const TopologyKind kind :
        {TopologyKind::ring, TopologyKind::star, TopologyKind::exponential, TopologyKind::torus}) {
     for (const std::size_t n : {9, 12}) {
@@ -305,7 +304,7 @@ TEST_CASE("edges that are held to be alike are drawn alike often", "[unit][topol
       for (std::uint64_t round = 0; round < rounds; ++round) {
         for (const RankPair& pair : plan.round(round)) counts[edge_of(pair)] += 1;
       }
-      // Off the diagonal M has half of the edge's probability.
+      // Off the diagonal, M is half of the edge's probability.
       const SquareMatrix m = expected_square_of_pairs(topology, n, 3, 20000);
       for (const Edge& edge : edges_of(topology, n, 3)) {
         const double chance = 2 * m.at(edge.low, edge.high);

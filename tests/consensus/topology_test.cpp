@@ -1,4 +1,4 @@
-// Mixing matrices have the weights, gaps and periods that the papers give, for any number of peers.
+// Mixing matrices have the weights, gaps and periods given in the papers, for any number of peers.
 #include "consensus/topology/topology.hpp"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr double pi = 3.14159265358979323846;
 
 using Numbers = std::map<std::size_t, double>;
 
-/// Published figures have six digits, which determines the tolerance.
+/// Compares spectral gaps with published figures, whose six digits set the tolerance.
 void check_gaps(TopologyKind kind, const Numbers& golden) {
   for (const auto& [n, gap] : golden) {
     INFO(to_string(kind) << " of " << n);
@@ -31,7 +31,7 @@ void check_gaps(TopologyKind kind, const Numbers& golden) {
 
 double ceil_log2(std::size_t n) { return std::bit_width(n - 1); }
 
-/// All kinds, with the parameters that make a difference.
+/// All kinds, with all values of the parameters that make a difference.
 std::vector<Topology> all_topologies() {
   std::vector<Topology> all;
   for (const TopologyKind kind : topology_kinds) {
@@ -53,7 +53,7 @@ std::string name_of(const Topology& topology, std::size_t n) {
          (topology.lazy ? ", lazy" : "");
 }
 
-/// Calls `check` for every topology and every n up to `most` that it fits.
+/// Calls `check_one` for every topology and every n up to `most` that fits it.
 template <class Check>
 void for_all_that_fit(std::size_t most, const Check& check_one) {
   for (const Topology& topology : all_topologies()) {
@@ -65,7 +65,7 @@ void for_all_that_fit(std::size_t most, const Check& check_one) {
   }
 }
 
-/// For example "0-1 2-3". The weight is added if it is not 1/2.
+/// The pairs of a round as text, for example "0-1 2-3". A weight other than 1/2 is appended.
 std::string pairs_text(const Mixing& round) {
   std::string text;
   for (std::size_t i = 0; i < round.size(); ++i) {
@@ -86,8 +86,8 @@ TEST_CASE("gaps of rings are those of the formula and of the tables", "[unit][to
   check_gaps(TopologyKind::ring,
              {{4, 0.666667}, {8, 0.195262}, {16, 0.050747}, {32, 0.012810}, {64, 0.003210}});
   for (std::size_t n = 3; n <= 64; ++n) {
-    // The eigenvalues are (1 + 2 cos(2 pi k / n)) / 3. The one farthest from 0, except 1 itself, is
-    // that of k = 1 or, on the smallest rings, the lowest.
+    // The eigenvalues are (1 + 2 cos(2 pi k / n)) / 3. Apart from 1 itself, the one farthest from 0
+    // is that of k = 1 or, on the smallest rings, the lowest.
     const auto at = [n](std::size_t k) {
       return (1 + 2 * std::cos(2 * pi * static_cast<double>(k) / static_cast<double>(n))) / 3;
     };
@@ -110,7 +110,7 @@ TEST_CASE("gaps of exponential graphs are those of the formula and of the tables
                                          {24, 0.333333},
                                          {32, 0.333333},
                                          {64, 0.285714}});
-  for (std::size_t n = 2; n <= 64; n += 2) {  // Ying 2021, for even n.
+  for (std::size_t n = 2; n <= 64; n += 2) {  // The formula is from Ying 2021, for even n.
     INFO(n);
     CHECK(std::abs(spectral_gap({.kind = TopologyKind::exponential}, n) - 2 / (1 + ceil_log2(n))) <
           1e-9);
@@ -224,8 +224,8 @@ TEST_CASE("a grid is exact after its dimensions where all its lines are full", "
 
 TEST_CASE("a lazy matrix has half the gap of its own and no eigenvalue below zero",
           "[unit][topology]") {
-  // The second largest eigenvalue lambda becomes (1 + lambda)/2. The lowest one of the ring of 16,
-  // -1/3, becomes 1/3 and does not matter.
+  // The second-largest eigenvalue lambda becomes (1 + lambda)/2. The lowest eigenvalue of the ring
+  // of 16 changes from -1/3 to 1/3 and does not matter.
   const Topology lazy{.kind = TopologyKind::ring, .lazy = true};
   CHECK(std::abs(spectral_gap(lazy, 16) - spectral_gap({.kind = TopologyKind::ring}, 16) / 2) <
         1e-9);
@@ -243,7 +243,7 @@ TEST_CASE("the mean square of a drawn matching is that of its formula", "[unit][
   }
 }
 
-// ---- Laws of all ----
+// ---- Laws of all topologies ----
 
 TEST_CASE("every round of every topology keeps the mean", "[unit][topology]") {
   for_all_that_fit(40, [](const Topology& topology, std::size_t n) {
@@ -288,7 +288,7 @@ TEST_CASE("traits say what the matrices do", "[unit][topology]") {
     const double left = contraction_of(topology, n, 5).left;
     INFO("leaves " << left << ", exact after " << traits.exact_after);
     CHECK((left < 1e-12) == (traits.exact_after > 0));
-    CHECK(left < 1);  // It is connected, and does more than swap models.
+    CHECK(left < 1);  // The topology is connected, and does more than swap models.
     if (traits.exact_after > 0) CHECK(traits.exact_after == period);
   });
 }
@@ -324,8 +324,8 @@ TEST_CASE("random regular graphs have the degree asked for and differ by seed",
   const Topology four{.kind = TopologyKind::random_regular, .degree = 4};
   CHECK(edges_of(four, 20, 1) == edges_of(four, 20, 1));
   CHECK(edges_of(four, 20, 1) != edges_of(four, 20, 2));
-  // Friedman 2008: nearly all random regular graphs have a second adjacency eigenvalue of about 2
-  // sqrt(d - 1).
+  // Friedman 2008: nearly all random regular graphs of degree d have a second adjacency eigenvalue
+  // of about 2 sqrt(d - 1).
   const double usual = 1 - (1 + 2 * std::sqrt(3.0)) / 5;
   CHECK(spectral_gap(four, 200, 3) == Approx(usual).margin(0.03));
 }

@@ -1,4 +1,4 @@
-// The names of transfers: each kind preserves what it names, and no two kinds share a name.
+// The names of transfers: every field of a name is preserved, and no two kinds share a name.
 #include "consensus/message/transfer_id.hpp"
 
 #include <catch2/catch.hpp>
@@ -29,7 +29,7 @@ TEST_CASE("the name of a pass keeps its largest fields", "[unit]") {
     CHECK(pass_named(pass_id(sender, 1, pass)) == pass);
   }
   TransferId id = pass_id(sender, 1, {});
-  id.number |= std::uint64_t{2} << 32;  // No pass has this direction.
+  id.number |= std::uint64_t{2} << 32;  // No pass has a direction with this number.
   CHECK_FALSE(pass_named(id));
 }
 

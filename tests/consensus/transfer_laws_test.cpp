@@ -51,7 +51,7 @@ Offer sound_offer(std::uint64_t number) {
 const TransferId own{peer(0), 1, 1};
 const TransferId own_state = state_id(peer(0), 1, 1);
 
-/// Acts as initiator with peer 1, then as responder to peer 1.
+/// The initiator of an exchange with peer 1, and then the responder to peer 1.
 std::vector<Input<Exchanging>> exchange_script() {
   const auto block = [](TransferId id) {
     return [id](Exchanging& m, Effects& out) {
@@ -109,7 +109,7 @@ TEST_CASE("an exchange that hears everything twice acts once") {
   Exchanging machine;
   const auto script = exchange_script();
   std::vector<bool> repeats(script.size(), true);
-  repeats[0] = false;  // This is the host's own call.
+  repeats[0] = false;  // The first input is the host's own call.
   CHECK(repeats_with_effect(machine, script, repeats) == 0);
   CHECK(machine.exchange.counts().committed == 2);
 }
@@ -118,7 +118,7 @@ TEST_CASE("a download that hears everything twice acts once") {
   Fetching machine;
   const auto script = fetch_script();
   std::vector<bool> repeats(script.size(), true);
-  repeats[0] = false;  // This is the host's own call.
+  repeats[0] = false;  // The first input is the host's own call.
   CHECK(repeats_with_effect(machine, script, repeats) == 0);
   CHECK_FALSE(machine.fetch.is_waiting());
 }

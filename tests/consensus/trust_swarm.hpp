@@ -1,5 +1,5 @@
-// A swarm of certificates alone for tests: peers with links, a clock, and messages that may be
-// lost.
+// A swarm that only exchanges certificates, for tests: peers with links, a clock, and messages that
+// may be lost.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct TrustHolder {
   std::unique_ptr<Trust> trust;
 };
 
-/// Peers with links between some, a clock, and messages that may be lost.
+/// Peers with links between some of them, a clock, and messages that may be lost.
 class TrustSwarm {
  public:
   /// The first peer has the swarm's key and certifies itself.
@@ -60,7 +60,7 @@ class TrustSwarm {
     });
   }
 
-  /// Lets a peer do something, and delivers what it and all others send as a result.
+  /// Lets a peer do something, then delivers all messages that result.
   template <class Use>
   void act(std::size_t peer, Use use) {
     Effects out;
@@ -68,7 +68,8 @@ class TrustSwarm {
     deliver(peer, out);
   }
 
-  /// One peer invites another, which begins with what the first one knows.
+  /// One peer invites another, which starts with all that the inviter knows. Returns true on
+  /// success.
   bool invite(std::size_t inviter, std::size_t peer, bool may_invite = true) {
     bool done = false;
     act(inviter, [&](Trust& trust, const View& live, Effects& out) {
@@ -89,7 +90,7 @@ class TrustSwarm {
     return problems;
   }
 
-  /// Seconds pass; every peer acts when its deadline comes.
+  /// Lets time pass. Every peer that is not away ticks after each `step` seconds.
   void pass(std::uint64_t seconds, std::uint64_t step = 2) {
     for (std::uint64_t t = 0; t < seconds; t += step) {
       now += std::chrono::seconds(step);
@@ -100,7 +101,7 @@ class TrustSwarm {
     }
   }
 
-  /// The peers that this one has a link with: those on its side of a partition that are not away.
+  /// The peers to which this one has a link: those on its side of a partition that are not away.
   View live(std::size_t peer) const {
     std::vector<PeerId> peers;
     for (std::size_t i = 0; i < holders.size(); ++i) {
@@ -169,7 +170,8 @@ inline Certificate signed_by(std::uint64_t issuer, const PeerKey& key, std::uint
   return made;
 }
 
-/// A revocation by a key that the swarm's key has certified, or by one further down.
+/// A revocation by the swarm's key, or by a key that it has certified directly or through the keys
+/// in `above`.
 inline Revocation revoked_by(std::uint64_t issuer, std::uint64_t key,
                              const std::vector<std::uint64_t>& above = {},
                              std::uint64_t signed_s = began_s) {
@@ -186,7 +188,7 @@ inline Revocation revoked_by(std::uint64_t issuer, std::uint64_t key,
   return made;
 }
 
-/// Gives a peer certificates that another sends. Returns the reasons for its refusals.
+/// Gives a peer certificates that another peer sends. Returns the facts that the peer reports.
 inline std::vector<Fact> hear(TrustHolder& holder, std::vector<Certificate> certificates,
                               Time now = {}) {
   Effects out;
@@ -196,7 +198,7 @@ inline std::vector<Fact> hear(TrustHolder& holder, std::vector<Certificate> cert
   return out.facts;
 }
 
-/// The same with revocations.
+/// Like the function above, for revocations.
 inline std::vector<Fact> hear(TrustHolder& holder, std::vector<Revocation> revocations,
                               Time now = {}) {
   Effects out;

@@ -1,4 +1,4 @@
-// Certificates: which keys belong to a swarm, and how all peers come to agree.
+// Certificates: which keys belong to a swarm, and how all peers come to agree on them.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
@@ -42,7 +42,7 @@ TEST_CASE("a clock that is wrong for a while makes a peer forget nothing") {
   CHECK(trust.revocations() == revocations);
   pass_with(right_s, std::chrono::minutes(5));
   CHECK(swarm.accepts(1, 0));
-  // A clock that stays there is believed.
+  // A time that the clock keeps showing is believed.
   pass_with(right_s + 10 * certificate_lifetime_s, std::chrono::hours(2));
   CHECK(trust.revocations().empty());
 }
@@ -94,7 +94,7 @@ TEST_CASE("a peer whose certificate has expired is out and invites no one") {
   CHECK(swarm.accepts(0, 0));
   CHECK_FALSE(swarm.accepts(0, 1));
   CHECK_FALSE(swarm.holders[1].trust->may_invite(swarm.now));
-  // The peer's key may be stolen by now.
+  // The peer's key may have been stolen by now.
   const std::uint64_t later = swarm.holders[0].trust->wall(swarm.now) + 1000;
   hear(swarm.holders[0], {signed_by(2, key_of(77), later), signed_by(2, key_of(2), later)},
        swarm.now);
@@ -118,7 +118,7 @@ TEST_CASE("a swarm without its first peer invites and renews and revokes") {
   CHECK(swarm.all_accept(3));
   REQUIRE(swarm.revoke(2, "peer-4").empty());
   CHECK(swarm.none_accepts(3));
-  // The only remaining peer renews its own certificate too.
+  // The only remaining peer also renews its own certificate.
   REQUIRE(swarm.revoke(2, "peer-2").empty());
   swarm.away = {0, 1, 3, 4};
   swarm.pass(2 * certificate_lifetime_s, 50'000);
@@ -137,7 +137,8 @@ TEST_CASE("what counts does not depend on the order in which it arrives") {
   for (int draw = 0; draw < 200; ++draw) {
     rng.shuffle(std::span(order));
     TrustHolder holder(1);
-    // Twice, because a certificate is not accepted before its issuer's certificate.
+    // Sends everything repeatedly, because a certificate is not accepted before its issuer's
+    // certificate.
     for (int round = 0; round < 4; ++round) {
       for (const std::size_t i : order) {
         Certificates message;
@@ -198,7 +199,7 @@ TEST_CASE("many certificates and revocations are everywhere soon although messag
   }
   CHECK(sizes.size() == 1);
   CHECK(*sizes.begin() > 100);
-  // When nothing is new, each peer sends one short message every two seconds.
+  // When there is nothing new, each peer sends one short message every two seconds.
   const std::size_t before = swarm.messages;
   swarm.pass(20);
   CHECK(swarm.messages - before <= 10 * peers * 2);
@@ -254,7 +255,7 @@ TEST_CASE("a longer certificate of a revoked peer hides no valid one and loses t
   TrustSwarm swarm(4);
   REQUIRE(swarm.invite(0, 1));
   REQUIRE(swarm.invite(0, 2));
-  // The second peer's clock is ahead. The third peer has certificates of the second and of the
+  // The second peer's clock is ahead. The third peer has certificates from the second and from the
   // first.
   const std::uint64_t ahead = began_s + certificate_lifetime_s + 10'000;
   hear(swarm.holders[0], {signed_by(2, key_of(3), ahead), signed_by(2, key_of(4), ahead)});
@@ -262,7 +263,7 @@ TEST_CASE("a longer certificate of a revoked peer hides no valid one and loses t
   REQUIRE(swarm.revoke(0, "peer-2").empty());
   REQUIRE(swarm.accepts(0, 2));
   CHECK(swarm.holders[0].trust->accepted(key_of(3))->issuer == swarm_key);
-  // The fourth peer had only a certificate of the second.
+  // The fourth peer had only a certificate from the second.
   REQUIRE(swarm.accepts(0, 3));
   CHECK(swarm.holders[0].trust->accepted(key_of(4))->issuer == swarm_key);
   swarm.away = {1};

@@ -1,4 +1,4 @@
-// Four unlike peers and a small network, whose plans are known.
+// Four peers of different speeds and a small network, whose plans are known.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// Peers of 8, 8, 4 and 2 GFLOP/s. Links between the first two and between the others have 0.1 ms
-/// and 1 Gbit/s, all others 2 ms and 100 Mbit/s unless `all_near`.
+/// Peers of 8, 8, 4 and 2 GFLOP/s. The links between the first two and between the last two have
+/// 0.1 ms and 1 Gbit/s. All other links have 2 ms and 100 Mbit/s, unless `all_near`.
 inline SplitSite four_peers(bool all_near) {
   SplitSite site{.peers = {{"a", 8e9, 0}, {"b", 8e9, 0}, {"c", 4e9, 0}, {"d", 2e9, 0}}};
   site.links.assign(4, std::vector<SplitLink>(4, {2e-3, 12.5e6}));
@@ -58,12 +58,12 @@ inline std::vector<SplitLayer> network() {
            .model_grains = 10}};
 }
 
-/// All ways to give stages some of the peers each, in every order.
+/// All ways to give each stage some of the peers.
 inline std::vector<std::vector<std::vector<std::size_t>>> stages_of_peers(std::size_t peers,
                                                                           std::size_t stages) {
   std::vector<std::vector<std::vector<std::size_t>>> all;
-  std::vector<std::size_t> stage_of(peers, 0);  // The number after the last stage means that the
-                                                // peer is left out.
+  std::vector<std::size_t> stage_of(peers, 0);  // For each peer, its stage. The number after the
+                                                // last stage means that the peer is left out.
   for (bool more = true; more;) {
     std::vector<std::vector<std::size_t>> own(stages);
     for (std::size_t i = 0; i < peers; ++i) {
@@ -81,7 +81,7 @@ inline std::vector<std::vector<std::vector<std::size_t>>> stages_of_peers(std::s
   return all;
 }
 
-/// True if each pinned peer is among the peers of its stage, and of no other.
+/// True if each pinned peer is among the peers of its stage and of no other stage.
 inline bool keeps_pins(const std::vector<std::vector<std::size_t>>& stages,
                        const std::vector<SplitPin>& pins) {
   return std::ranges::all_of(pins, [&](const SplitPin& pin) {
@@ -93,7 +93,7 @@ inline bool keeps_pins(const std::vector<std::vector<std::size_t>>& stages,
   });
 }
 
-/// The peers that take part in every layer of each stage.
+/// For each stage, the peers that take part in all of its layers.
 inline std::vector<std::vector<std::size_t>> peers_of_stages(const SplitPlan& plan) {
   std::vector<std::vector<std::size_t>> stages;
   for (const SplitStage& stage : plan.stages) {

@@ -1,4 +1,4 @@
-// A small swarm of one protocol, whose peers are compared with those of other swarms and copied.
+// A small swarm of one protocol, whose peers are copied and compared with those of other swarms.
 #pragma once
 
 #include <algorithm>
@@ -34,13 +34,13 @@ std::uint64_t hash_of(const P& protocol, Time now) {
   return hash.value();
 }
 
-/// Peers of one protocol, each a plain struct with `advance(now, out)` and, where the protocol has
-/// them, `receive(now, envelope, out)` and `receive_block(now, from, block, out)`. Links lose some
-/// of the messages and blocks.
+/// Peers running one protocol. Each is a plain struct with `advance(now, out)` and, where the
+/// protocol has them, `receive(now, envelope, out)` and `receive_block(now, from, block, out)`.
+/// Links lose some of the messages and blocks.
 template <class P>
 class ValueSwarm {
  public:
-  /// `loss` is the chance of each message and block to be lost.
+  /// `loss` is the probability that a message or block is lost.
   ValueSwarm(std::vector<P> all, std::uint64_t seed, double loss)
       : peers_(std::move(all)), rng_(seed), loss_(loss) {}
 
@@ -84,7 +84,7 @@ class ValueSwarm {
                     one.receive_block(now_, from, Block(), out);
                   }) {
       const auto rest = transfer.payload.bytes.subspan(transfer.offset);
-      // A piece of a sum is one block.
+      // A piece of a sum travels as one block.
       const std::size_t most = transfer.id.kind == TransferKind::piece ? rest.size() : swarm_block;
       const auto bytes = rest.first(std::min(most, rest.size()));
       Effects out;
@@ -105,9 +105,10 @@ class ValueSwarm {
   Time now_{};
 };
 
-/// Runs two swarms of one seed and one of another seed, and compares all states that occur: equal
-/// states have equal hashes, different states different ones. Then lets a copy go ahead, which must
-/// leave the original alone and do what the original does later. `make(seed)` makes a swarm.
+/// Runs two swarms with one seed and one with another, and compares all states that occur: equal
+/// states must have equal hashes, and different states different hashes. Then lets a copy run
+/// ahead. This must leave the original alone, and the original must later do the same. `make(seed)`
+/// makes a swarm.
 template <class Make>
 void check_values(Make make) {
   auto swarm = make(1);

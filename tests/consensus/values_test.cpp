@@ -1,4 +1,4 @@
-// Protocol objects as values: copies go on alike, and equal states have equal hashes.
+// Protocol objects as values: copies behave like the original, and equal states have equal hashes.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t elements = 40;
 
-/// True once in `period` ticks.
+/// True once every `period` ticks.
 bool is_due(Time now, int period) {
   return now.time_since_epoch() % (period * swarm_tick) == Duration{};
 }
@@ -47,7 +47,7 @@ struct MemberPeer {
   void advance(Time now, Effects& out) { members.tick(now, out); }
 };
 
-/// All peers go on from the newest version that any of them has.
+/// Plans a generation of all peers that answered.
 class EveryPeer : public GenerationPlanner {
  public:
   std::optional<Generation> plan(const Answers& answers, const Generation*) const override {
@@ -76,7 +76,7 @@ struct AgreeingPeer {
   }
   void advance(Time now, Effects& out) {
     agreement.tick(now, EveryPeer(), out);
-    // Generations that end now and then keep ballots going.
+    // The generation ends now and then, so that ballots keep going.
     if (is_due(now, 40)) agreement.disturb(now, {}, out);
   }
 };

@@ -1,4 +1,4 @@
-// Uses a little of every installed library, through the headers as they are installed.
+// Uses a little of every installed library, through its installed headers.
 #include <cstdio>
 #include <memory>
 

@@ -1,4 +1,4 @@
-// The moves of peers that agree on generations, and their laws.
+// The moves of peers that agree on generations, and the laws that they must obey.
 #include "tests/explore/agreement_world.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ constexpr Duration patience = std::chrono::milliseconds(300);
 /// No rule looks further back than this.
 constexpr Duration oldest = std::chrono::seconds(4);
 
-/// Plans as the modes do: all that answered continue from the newest version, and those that lack
-/// it get it from the first peer that has it.
+/// Plans as all modes do: all peers that answered continue from the newest version. Peers that lack
+/// it download it from the first peer that has it.
 class NewestVersion : public GenerationPlanner {
  public:
   std::optional<Generation> plan(const Answers& answers, const Generation*) const override {
@@ -74,13 +74,13 @@ template <class Call>
 void AgreementWorld::feed(std::size_t number, Call call) {
   Effects out;
   call(*peers_[number].agreement, out);
-  // Decisions shown to others change nothing if every proposer is sound.
+  // Decisions shown to other peers change nothing if every proposer is sound.
   std::erase_if(out.messages, [](const Outgoing& outgoing) {
     return std::holds_alternative<Decided>(outgoing.message);
   });
   wire_.add(number, out);
   const auto fields = fields_of(*peers_[number].agreement);
-  std::get<double&>(fields) = 0;  // The measured answer time.
+  std::get<double&>(fields) = 0;  // Resets the measured answer time.
   std::get<EquivocationWatch&>(fields) = {id_of(number), signer_of(id_of(number))};
   for (std::size_t other = 0; other < n; ++other) {
     if (!peers_[other].agreement) wire_.cut(other);
@@ -111,7 +111,7 @@ void AgreementWorld::begin(std::size_t number, const Generation& generation) {
   join(number);
 }
 
-/// The peer joins the next collective if it has the version from which its generation begins.
+/// Lets the peer join the next collective if it has the version from which its generation begins.
 void AgreementWorld::join(std::size_t number) {
   const Peer& peer = peers_[number];
   const ModelVersion& version = peer.agreement->version();
@@ -251,9 +251,9 @@ void AgreementWorld::apply(const Move& move) {
   check_results();
 }
 
-/// While a generation runs, a peer of it that promised it and has not begun it must not have a
-/// result that the generation does not know. (A peer whose answer came too late is not in it, and
-/// may have one.)
+/// Checks a peer that belongs to a running generation and has promised to begin it, but has not
+/// begun it yet. Such a peer must not have a result that the generation does not know. (A peer
+/// whose answer came too late is not in the generation, and may have such a result.)
 void AgreementWorld::check_results() {
   for (const Peer& running : peers_) {
     if (!running.agreement || running.key == 0) continue;

@@ -1,4 +1,4 @@
-// A small world of peers that agree on generations and sum in lockstep.
+// A small world of peers that agree on generations and sum synchronously.
 #pragma once
 
 #include <array>
@@ -15,26 +15,26 @@
 
 namespace gv::explore {
 
-/// The bound of a world of agreements.
+/// The bounds of a world of agreements.
 struct AgreementBound {
   static constexpr std::size_t peers = 3;
   Faults faults;
-  std::uint64_t steps = 2;    ///< Collectives of each peer.
-  std::uint64_t ballots = 3;  ///< Ballots of all living peers together.
+  std::uint64_t steps = 2;    ///< Largest number of collectives of each peer.
+  std::uint64_t ballots = 3;  ///< Largest number of ballots of all living peers together.
 };
 
-/// Peers with the production agreement, and a planner that does what all modes do: all that
-/// answered continue from the newest version. Messages take any time and overtake each other. A
-/// collective is only its outcome: a peer can finish one once all peers of its generation have
-/// begun it, and a needed state has arrived once its source has it.
+/// Peers with the production agreement, and a planner that does what all modes do: all peers that
+/// answered continue from the newest version. Messages take any time and overtake each other. Only
+/// the outcome of a collective is modelled: a peer can finish it once all peers of its generation
+/// have begun it. A state that a peer needs can arrive once its source has it.
 ///
-/// Reductions, and why they hide no broken law. Each peer has its own clock, which only its own
-/// timers move, and any set timer may fire next. So every order of timers and arrivals that clocks
-/// allow can occur, and more. A peer sleeps through the moments at which it only repeats a
-/// question, unless a message was lost; other repetitions are the duplicates of the bound. Times
-/// more than 4 s ago have the same hash, because no rule looks further back than 10 patiences,
-/// which are 3 s. The patience is fixed, and the measured average behind it is set to zero. A peer
-/// joins the collective of its generation at once, which only lets more finish.
+/// These reductions hide no broken law. Each peer has its own clock, which only its own timers
+/// move, and any set timer may fire next. So every order of timers and arrivals that clocks allow
+/// can occur, and more. A peer sleeps through the moments at which it only repeats a question,
+/// unless a message was lost. All other repetitions are duplicates within the bound. Times more
+/// than 4 s ago have the same hash, because no rule looks further back than 10 patiences, which are
+/// 3 s. The patience is fixed, and the measured average behind it is set to zero. A peer joins its
+/// generation's collective at once, which only lets more peers finish.
 class AgreementWorld {
  public:
   explicit AgreementWorld(const AgreementBound& bound);
@@ -48,13 +48,13 @@ class AgreementWorld {
 
  private:
   static constexpr std::size_t n = AgreementBound::peers;
-  /// A collective: the key of its generation, and its step.
+  /// A collective, named by its generation's key and its step.
   using Collective = std::pair<std::uint64_t, std::uint64_t>;
   struct Peer {
-    std::optional<Agreement> agreement;  ///< Empty: the peer is dead.
-    Time now{};                          ///< Time on its own clock.
-    std::uint64_t key = 0;               ///< Key of its generation; 0: none.
-    std::uint64_t newest_key = 0;        ///< Key of the newest generation it was in.
+    std::optional<Agreement> agreement;  ///< Empty if the peer is dead.
+    Time now{};                          ///< The time on the peer's own clock.
+    std::uint64_t key = 0;               ///< Key of the peer's generation; 0: none.
+    std::uint64_t newest_key = 0;        ///< Key of the newest generation that the peer was in.
     bool knows_of_crash = false;
   };
   enum Act : std::size_t { finish, fetch, invite, repeat };
@@ -77,7 +77,7 @@ class AgreementWorld {
   Wire wire_;
   Faults faults_;
   std::map<std::uint64_t, std::uint64_t> generations_;  ///< The hash of each generation, by key.
-  std::map<Collective, std::uint32_t> begun_;           ///< Peers that have joined, as bits.
+  std::map<Collective, std::uint32_t> begun_;           ///< The peers that have joined, as bits.
   std::map<Collective, ModelVersion> results_;
   std::string broken_;
 };

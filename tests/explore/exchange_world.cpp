@@ -1,4 +1,4 @@
-// The moves of two peers that exchange models, and their laws.
+// The moves of two peers that exchange models, and the laws that they must obey.
 #include "tests/explore/exchange_world.hpp"
 
 #include <algorithm>
@@ -70,8 +70,9 @@ void ExchangeWorld::check_laws() {
   if (is_even && sum != first) broken_ = "the sum of the models has changed";
 }
 
-/// Both commit or neither does, except while the responder still waits for the decision, and in the
-/// one undecidable case, which the responder counts.
+/// Checks that both peers commit or neither does. There are two exceptions: the responder may still
+/// be waiting for the decision, or the exchange may be the one undecidable case, which the
+/// responder counts.
 void ExchangeWorld::check_exchange(const TransferId& id) {
   const Peer& initiator = peers_[number_of(id.owner)];
   const Peer& responder = peers_[1 - number_of(id.owner)];

@@ -13,15 +13,15 @@
 
 namespace gv::explore {
 
-/// The bound of a world of exchanges.
+/// The bounds of a world of exchanges.
 struct ExchangeBound {
   Faults faults;
-  int starts = 2;  ///< Exchanges begun by both peers together.
+  int starts = 2;  ///< Number of exchanges that both peers begin in total.
 };
 
-/// Two peers with the production exchange and models of two values, sent in two blocks. Either may
-/// begin an exchange whenever it can. The values make all sums exact. Each peer has its own clock,
-/// which only its own timers move, and any set timer may fire next.
+/// Two peers with the production exchange and models of two values, sent in two blocks. Either peer
+/// may begin an exchange whenever it can. The values make all sums exact. Each peer has its own
+/// clock, which only its own timers move, and any set timer may fire next.
 class ExchangeWorld {
  public:
   explicit ExchangeWorld(const ExchangeBound& bound);
@@ -37,10 +37,10 @@ class ExchangeWorld {
   static constexpr std::size_t elements = 2;
   using Values = std::array<double, elements>;
   struct Peer {
-    std::optional<PairExchange> exchange;  ///< Empty: the peer is dead.
-    Time now{};                            ///< Time on its own clock.
+    std::optional<PairExchange> exchange;  ///< Empty if the peer is dead.
+    Time now{};                            ///< The time on the peer's own clock.
     Values model{};
-    std::map<TransferId, Values> forces;  ///< Forces that it added, by exchange.
+    std::map<TransferId, Values> forces;  ///< The forces that the peer has added, by exchange.
   };
 
   template <class Call>

@@ -1,4 +1,4 @@
-// Explores small worlds exhaustively, and prints how far it got.
+// Explores small worlds exhaustively, and prints how far the exploration got.
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -20,7 +20,7 @@ constexpr const char* usage =
     "             agreement: --steps N --ballots N; exchange: --starts N;\n"
     "             transfer: --changes N (of the sources' states) --wants N (downloads)\n";
 
-/// The command line. Bounds that it does not name have their large values.
+/// The command line. Bounds that are not given have their large values.
 struct Request {
   std::string world;
   Limits limits;

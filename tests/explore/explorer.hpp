@@ -1,4 +1,4 @@
-// Explores all states of a small world depth first, and checks its laws in each.
+// Explores all states of a small world depth first, and checks its laws in each state.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +19,19 @@ struct Limits {
 
 /// How an exploration ended.
 struct Report {
-  std::size_t states = 0;   ///< Different states, by their hashes.
-  std::size_t moves = 0;    ///< Moves tried, including those to known states.
-  std::size_t depth = 0;    ///< Moves of the longest path.
-  std::size_t outside = 0;  ///< Moves that lead out of the world's bound.
-  bool exhausted = false;   ///< Every state within the bound was visited.
+  std::size_t states = 0;   ///< Number of different states, told apart by their hashes.
+  std::size_t moves = 0;    ///< Number of moves tried, including those to known states.
+  std::size_t depth = 0;    ///< Number of moves on the longest path.
+  std::size_t outside = 0;  ///< Number of moves that lead out of the world's bounds.
+  bool exhausted = false;   ///< True if every state within the bounds was visited.
   double seconds = 0;
   std::string broken;            ///< The law that some state breaks; empty: none.
-  std::vector<std::string> way;  ///< The moves that lead to that state.
+  std::vector<std::string> way;  ///< The moves that lead to the state that breaks the law.
 };
 
-/// The hashes of the states seen, in a table of eight to sixteen bytes a state. Two different
-/// states have the same hash with a probability of 2^-64, so among 10^8 states one is missed with a
-/// probability of 0.0003.
+/// The hashes of the states seen, in a table that takes eight to sixteen bytes for each state. Two
+/// different states have the same hash with a probability of 2^-64, so among 10^8 states one is
+/// missed with a probability of 0.0003.
 class SeenStates {
  public:
   explicit SeenStates(double memory_gib)
@@ -40,7 +40,7 @@ class SeenStates {
     slots_.resize(1 << 16);
   }
 
-  /// True if the state is new.
+  /// Returns true if the state is new.
   bool insert(std::uint64_t hash) {
     if (hash == 0) hash = 1;
     if (4 * (count_ + 1) > 3 * slots_.size()) grow();
@@ -77,11 +77,11 @@ class SeenStates {
 };
 
 /// A World is a value with
-///   moves()      all that may happen next
-///   apply(move)  makes it happen; the world may then be `is_outside()` of its bound
-///   broken()     the law that it breaks, or an empty text
+///   moves()      all moves that may happen next
+///   apply(move)  makes a move; the world may then be `is_outside()` of its bounds
+///   broken()     the law that the world breaks, or an empty text
 ///   hash()       equal for equal states
-///   text(move)   for people
+///   text(move)   the move as text
 template <class World>
 Report explore(const World& start, const Limits& limits) {
   using Move = typename decltype(start.moves())::value_type;

@@ -1,4 +1,4 @@
-// The moves of a download, and its laws.
+// The moves of a download, and the laws that it must obey.
 #include "tests/explore/transfer_world.hpp"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t block_bytes = sizeof(float);
 const ModelVersion first_version{.step = 1, .samples = 1, .lineage = 1};
 
-/// The state of a version. Each value shows its lineage and its place.
+/// The state of a version. Each value encodes its lineage and its index.
 std::vector<float> state_of(const ModelVersion& version, std::size_t elements) {
   std::vector<float> values(elements);
   for (std::size_t i = 0; i < elements; ++i) {

@@ -1,4 +1,4 @@
-// A small world of a newcomer that downloads a state from sources that change it and die.
+// A small world of a newcomer that downloads a state from sources, which change the state and die.
 #pragma once
 
 #include <array>
@@ -13,17 +13,18 @@
 
 namespace gv::explore {
 
-/// How much of a TransferWorld is explored.
+/// The bounds of a world of downloads.
 struct TransferBound {
   Faults faults;
-  int changes = 1;  ///< Changes of state by all sources together.
-  int wants = 2;    ///< Downloads that the newcomer begins.
+  int changes = 1;  ///< Number of changes of the state by all sources together.
+  int wants = 2;    ///< Number of downloads that the newcomer begins.
 };
 
-/// Peer 0 downloads, peers 1 and 2 serve, all with the production code. A state has two values,
-/// sent in two blocks, and both sources begin with the same version. Whenever no download is in
-/// progress, the newcomer may begin one, of any version or of the initial version only, and may
-/// give it up at any time. Its clock moves only when its timer fires, which may be at any time.
+/// Peer 0 downloads, and peers 1 and 2 serve, all with the production code. A state has two values,
+/// sent in two blocks. Both sources begin with the same version. Whenever no download is in
+/// progress, the newcomer may begin one, either of any version or only of the initial version. It
+/// may give a download up at any time. Its clock moves only when its timer fires, which may be at
+/// any time.
 class TransferWorld {
  public:
   explicit TransferWorld(const TransferBound& bound);
@@ -38,7 +39,7 @@ class TransferWorld {
  private:
   static constexpr std::size_t elements = 2;
   struct Source {
-    std::optional<StateServer> server;  ///< Empty: the peer is dead.
+    std::optional<StateServer> server;  ///< Empty if the peer is dead.
     ModelVersion version;
     bool is_known_dead = false;
   };

@@ -23,7 +23,7 @@ struct Move {
     block,       ///< The next block of stream `number` arrives.
     skip,        ///< The next block of stream `number` is lost.
     twice,       ///< The next block of stream `number` arrives twice.
-    break_lane,  ///< All data on the lanes are lost, and both ends of each notice.
+    break_lane,  ///< All data on the lanes are lost, and both ends of each lane notice.
     timer,       ///< Peer `number` wakes up.
     crash,       ///< Peer `number` dies.
     learn,       ///< Peer `number` learns of a crash.
@@ -31,7 +31,7 @@ struct Move {
   };
   Kind kind = Kind::act;
   std::size_t number = 0;
-  std::size_t what = 0;  ///< Which of several acts.
+  std::size_t what = 0;  ///< The number of the act in its world, for an `act` move.
 };
 
 inline PeerId id_of(std::size_t number) { return PeerId{number + 1}; }
@@ -42,13 +42,13 @@ struct Faults {
   int crashes = 0;
   int losses = 0;
   int duplicates = 0;
-  int breaks = 0;  ///< Breaks of lanes.
+  int breaks = 0;  ///< Number of times that lanes may break.
 };
 
 /// Messages have no order. Equal messages between the same two peers count once: a sender that
 /// repeats a question before the first one arrives looks like a sender that asks once, and the
-/// protocols must not distinguish them either. So one loss here loses both messages, which would be
-/// two losses on a real link.
+/// protocols must treat both alike. So one loss here loses both messages, where a real link would
+/// need two losses.
 struct Wire {
   struct Sent {
     std::uint64_t hash = 0;
@@ -60,7 +60,7 @@ struct Wire {
     std::size_t from = 0;
     Transfer transfer;
   };
-  std::vector<Sent> messages;  ///< By hash.
+  std::vector<Sent> messages;  ///< Messages in transit, sorted by hash.
   std::vector<Stream> streams;
 
   void add(std::size_t from, Effects& out) {
@@ -85,14 +85,15 @@ struct Wire {
       return std::pair(stream.from, stream.transfer.id);
     });
   }
-  /// Drops messages to a dead peer, and streams from and to it. Its earlier messages still arrive.
+  /// Drops all messages to a dead peer, and all streams from and to it. Messages that it sent
+  /// earlier still arrive.
   void cut(std::size_t peer) {
     std::erase_if(messages, [&](const Sent& sent) { return sent.to == peer; });
     std::erase_if(streams, [&](const Stream& stream) {
       return stream.from == peer || number_of(stream.transfer.to) == peer;
     });
   }
-  /// The message of `deliver` or `repeat`. A repeated message stays in transit.
+  /// Delivers the message of a `deliver` or `repeat` move. A repeated message stays in transit.
   Sent arrive(const Move& move, Faults& faults) {
     if (move.kind == Move::Kind::deliver) return take(move.number);
     --faults.duplicates;
@@ -105,9 +106,9 @@ struct Wire {
   struct Arrival {
     Stream stream;
     Block block;
-    int times = 1;  ///< 0: the message is lost.
+    int times = 1;  ///< How often the block arrives; 0: it is lost.
   };
-  /// The next block of a stream by `block`, `skip` or `twice`.
+  /// Delivers or loses the next block of a stream by a `block`, `skip` or `twice` move.
   Arrival arrive(const Move& move, std::size_t bytes_max, Faults& faults) {
     const auto [stream, block] = next_block(move.number, bytes_max);
     const bool is_lost = move.kind == Move::Kind::skip;
@@ -139,7 +140,7 @@ struct Wire {
     });
   }
 
-  /// Adds the moves of all messages and streams in transit.
+  /// Adds the possible moves of all messages and streams in transit.
   void add_moves(const Faults& faults, std::vector<Move>& moves) const {
     using Kind = Move::Kind;
     for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -199,7 +200,7 @@ struct Wire {
     return std::to_string(move.number) + " acts: " + std::to_string(move.what);
   }
 
-  /// Messages are represented by their hashes.
+  /// Messages enter the hash through their own hashes.
   void add_to(StateHash& hash) const {
     hash.add(messages.size());
     for (const Sent& sent : messages) hash.add(sent.hash);

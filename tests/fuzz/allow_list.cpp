@@ -1,4 +1,4 @@
-// The target `allow_list`: the file of the keys that may join.
+// The target `allow_list`: the file with the keys of peers that may join.
 #include <set>
 #include <string>
 

@@ -1,4 +1,4 @@
-// A short run of a swarm of lone peers, recorded at one of them.
+// Records the events at one peer during a short run of a swarm of lone peers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace gv::fuzz {
 
-/// The events at peer 0, and how far the peer got.
+/// The events at peer 0, and how far that peer got.
 struct Conversation {
   Script script;
   std::uint64_t messages_sent = 0;
@@ -16,7 +16,8 @@ struct Conversation {
   std::uint64_t step = 0;
 };
 
-/// Peers of that kind train together until peer 0 has had `steps` events. Links take a millisecond.
+/// Lets peers of that kind train together until peer 0 has had `steps` events. Links take a
+/// millisecond.
 Conversation converse(std::size_t kind, std::size_t steps);
 
 }  // namespace gv::fuzz

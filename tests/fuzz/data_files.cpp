@@ -49,7 +49,8 @@ std::vector<Bytes> safetensors_seeds() {
   add({{"x", {2, 3}, values}}, {{"step", "12"}});
   add({{"a", {6}, values}, {"b", {1, 1, 4}, std::span(values).first(4)}}, {});
   std::filesystem::remove_all(pattern);
-  // Without checksums, as from other programs, so that changed values are not refused at once.
+  // This seed has no checksums, like files from other programs, so changed values are not refused
+  // at once.
   found.push_back({std::byte{59}, std::byte{}, std::byte{}, std::byte{}, std::byte{}, std::byte{},
                    std::byte{}, std::byte{}});
   const Bytes plain = bytes_of(R"({"x":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}   )");
@@ -71,8 +72,8 @@ void check_data(const LoadedDataSet& loaded) {
   }
 }
 
-/// Checks that data read in blocks equal data read whole, or that both are refused. A compressed
-/// file is refused only if it is to be read in blocks.
+/// Checks that data read in blocks equal data read whole, or that both ways are refused. Reading in
+/// blocks may also be refused because the file is compressed.
 void check_in_files(const LoadedDataSet& opened, const LoadedDataSet& whole) {
   check((opened.data == nullptr) == !opened.problems.empty(), "there are data, or problems");
   if (opened.data == nullptr) {
@@ -91,7 +92,7 @@ void check_in_files(const LoadedDataSet& opened, const LoadedDataSet& whole) {
   if (whole.data != nullptr) check(labels == whole.data->labels, "both have the same labels");
 }
 
-constexpr std::size_t block_bytes = 64;  ///< So small that short files have several blocks.
+constexpr std::size_t block_bytes = 64;  ///< So small that even short files have several blocks.
 
 /// The first byte gives the number of target columns.
 void feed_csv(std::span<const std::byte> bytes) {
@@ -138,7 +139,7 @@ std::vector<Bytes> idx_seeds() {
   const auto images = std::string_view("\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2abcdefghijkl", 28);
   const auto empty = std::string_view("\0\0\x08\x03\0\0\0\0\0\0\0\2\0\0\0\2", 16);
   const auto compressed = std::string_view("\x1f\x8b\x08\0\0\0\0\0\0\3\3\0\0\0\0\0\0\0\0\0", 20);
-  // 3 GB according to its header, but only a few bytes.
+  // The header promises 3 GB, but the file has only a few bytes.
   const auto huge = std::string_view(
       "\0\0\x08\3\0\0\0\3\0\0\0\2\x20\x20\x20\x20"
       "abcdef",

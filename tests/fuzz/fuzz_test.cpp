@@ -1,4 +1,4 @@
-// Runs fuzzing inputs without a fuzzer: the seeds, and inputs that once found a fault.
+// Runs the fuzz targets without a fuzzer: on their seeds, and on inputs that once found a fault.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -12,7 +12,7 @@
 namespace gv::fuzz {
 namespace {
 
-/// Changes bytes here and there, as libFuzzer does, but without its knowledge of the code.
+/// Changes random bytes, as libFuzzer does, but without its knowledge of the code.
 std::size_t draw_bytes(std::uint8_t* data, std::size_t size, std::size_t size_max) {
   static Rng rng(5);
   if (size < size_max && rng.chance(0.3)) data[size++] = 0;

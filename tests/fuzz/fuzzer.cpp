@@ -1,5 +1,6 @@
-// A libFuzzer program; the build says which target it feeds. With --seeds=FOLDER as its only
-// argument it writes the target's seeds there instead, and prints how long inputs may be.
+// A libFuzzer program. The build decides which target it feeds. If its only argument is
+// --seeds=FOLDER, it writes the target's seeds there instead, and prints the maximum length of an
+// input.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

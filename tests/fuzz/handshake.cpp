@@ -1,4 +1,4 @@
-// The target `handshake`: any bytes from a stranger that connects to the port or socket of lanes.
+// The target `handshake`: any bytes that a stranger sends to the port or the socket for lanes.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -38,7 +38,7 @@ Descriptor connected(int family, const Address& address) {
   const bool done =
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   check(done, "the port of lanes takes connections");
-  // Closing leaves nothing behind, so the machine never runs out of ports.
+  // Close the connection without leaving any state, so that the machine never runs out of ports.
   const linger at_once{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   return socket;
@@ -52,13 +52,13 @@ class Doors {
     return doors;
   }
 
-  /// The first byte chooses the listener, and where the other bytes are split.
+  /// The first byte selects the listener, and the place where the other bytes are split.
   void feed(std::span<const std::byte> bytes) {
     if (bytes.empty()) return;
     const auto choice = std::to_integer<std::size_t>(bytes[0]);
     bytes = bytes.subspan(1);
     tls_.expect(lane, token);
-    // An end of a relayed stream comes to the same port, and proves itself without TLS.
+    // Connections for relayed streams arrive at the same port and prove themselves without TLS.
     tls_.expect(relayed, token, LaneHandshake::Use::relay);
     plain_.expect(lane, token);
     const Descriptor socket = choice % 3 == 0   ? connected(AF_INET, address_of(tls_))
@@ -149,7 +149,7 @@ class Doors {
 
   asio::io_context io_;
   std::filesystem::path folder_;
-  LaneHandshake tls_;  ///< Accepts Unix sockets too.
+  LaneHandshake tls_;  ///< Also accepts connections on a Unix socket.
   LaneHandshake plain_;
 };
 

@@ -12,7 +12,7 @@
 namespace gv::fuzz {
 namespace {
 
-constexpr std::size_t head_bytes = 6;  ///< Action, peer, wait and length.
+constexpr std::size_t head_bytes = 6;  ///< The bytes of action, peer, wait and length.
 constexpr std::size_t step_bytes_max = 0xffff;
 
 std::uint16_t number_at(std::span<const std::byte> bytes, std::size_t at) {
@@ -25,7 +25,7 @@ void append_number(Bytes& out, std::size_t number) {
   out.push_back(static_cast<std::byte>(number >> 8));
 }
 
-/// A message of that kind whose fields have their defaults.
+/// A message of this kind whose fields have their defaults.
 template <std::size_t Index = 0>
 Message blank_message(std::size_t kind) {
   if constexpr (Index + 1 < std::variant_size_v<MessageVariant>) {

@@ -1,4 +1,4 @@
-// Inputs of the target `node`: the events at a peer, as steps.
+// Inputs of the target `node`: the events at a peer, encoded as steps.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 namespace gv::fuzz {
 
 enum class Action : std::uint8_t {
-  frame,     ///< Bytes on the control link of a peer.
-  records,   ///< Bytes on the lane of a peer.
-  contact,   ///< The control link to a peer is up.
-  restart,   ///< The peer has restarted.
-  lost,      ///< The lane to the peer broke.
-  refused,   ///< No lane to the peer can be opened.
-  job_done,  ///< The oldest job is over.
-  leave,     ///< The peer itself is asked to leave.
+  frame,     ///< Bytes arrive on the control link to a peer.
+  records,   ///< Bytes arrive on the lane to a peer.
+  contact,   ///< The control link to a peer has come up.
+  restart,   ///< A peer has restarted.
+  lost,      ///< The lane to a peer has broken.
+  refused,   ///< No lane to a peer can be opened.
+  job_done,  ///< The oldest job has finished.
+  leave,     ///< The fuzzed peer is asked to leave.
 };
 inline constexpr std::size_t actions = 8;
 
-/// One event, after a wait.
+/// One event, which happens after a wait.
 struct Step {
   Action action = Action::frame;
-  std::uint8_t from = 0;  ///< One of the other peers, counted from 0.
+  std::uint8_t from = 0;  ///< The number of another peer, counted from 0.
   std::uint16_t wait_ms = 0;
   Bytes bytes;
 };

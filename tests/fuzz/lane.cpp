@@ -23,7 +23,7 @@ constexpr PeerId partner{2};
 constexpr int idle_polls = 3;
 constexpr std::size_t blocks_in_ring = 2;
 
-/// A peer with lanes and its partner's handshake, in one loop. Lives as long as the process.
+/// A peer with lanes, and its partner's handshake, in one loop. Lives as long as the process.
 class Lane {
  public:
   static Lane& instance() {
@@ -102,7 +102,7 @@ class Lane {
                 }};
   }
 
-  /// Runs the loop until nothing more happens: within a process nothing is in transit for long.
+  /// Runs the loop until nothing more happens. Within a process nothing is in transit for long.
   void settle() {
     for (int idle = 0; idle < idle_polls;) idle = io_.poll() > 0 ? 0 : idle + 1;
   }

@@ -1,4 +1,4 @@
-// Does a host's work for a lone peer: decodes, ticks when due, runs jobs.
+// Does a host's work for a lone peer: decodes bytes, ticks when due, and runs jobs.
 #include "tests/fuzz/lone_peer.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t ticks_max = 2000;
 constexpr std::uint64_t session = 77;
 
-/// A kind of peer, by its config. Each kind handles its input by code of its own.
+/// A kind of peer, described by its config. Each kind handles its input with different code.
 struct KindText {
   std::string_view name;
   std::string_view config;

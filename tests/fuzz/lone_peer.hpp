@@ -1,4 +1,4 @@
-// One node with a cheap replica and without a host. Tests and fuzzers play the rest of its swarm.
+// One node with a cheap replica and no host. Tests and fuzzers play the other peers of its swarm.
 #pragma once
 
 #include <array>
@@ -19,20 +19,20 @@
 
 namespace gv::fuzz {
 
-/// Peers of a swarm. The list has one more peer, which never appears.
+/// Number of peers in a swarm. The list has one more peer, which never appears.
 inline constexpr std::size_t swarm_peers = 4;
 inline constexpr std::size_t listed_peers = swarm_peers + 1;
 
-/// A kind of peer, with everything that is made once for all peers of the kind.
+/// A kind of peer, with everything that all peers of the kind share.
 struct PeerKind {
   std::string_view name;
   NodeOptions options;
   MakeWorkload make;
-  bool bounds_models = false;  ///< The mode promises that models stay finite.
+  bool bounds_models = false;  ///< True if the mode promises that models stay finite.
 };
 const std::vector<PeerKind>& peer_kinds();
 
-/// The id of the peer with that number, under which others authenticate it.
+/// The id under which others authenticate the peer with that number.
 PeerId listed_id(std::size_t number);
 
 /// Everything that a peer sends to others.
@@ -41,17 +41,17 @@ struct Sent {
   std::vector<Transfer> transfers;
 };
 
-/// A peer without a host. Aborts if the node breaks a promise: a message that cannot be sent, more
-/// than two jobs, a timer that is always due, a model that is not finite.
+/// A peer without a host. Aborts if the node breaks a promise. Violations are a message that cannot
+/// be sent, more than two jobs, a timer that is always due, and a model that is not finite.
 class LonePeer {
  public:
   LonePeer(const PeerKind& kind, std::size_t number);
 
-  /// Moves the time to `until`, and does everything that is due before.
+  /// Moves the time to `until`, and does everything that is due before then.
   void advance(Time until);
   /// Does a step, `wait_ms` after the previous one.
   void apply(const Step& step);
-  /// The other peer that steps call `from`.
+  /// The peer that `from` in a step stands for.
   PeerId other(std::uint8_t from) const;
   std::uint8_t number_of_other(PeerId peer) const;
 

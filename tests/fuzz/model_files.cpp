@@ -1,4 +1,4 @@
-// The targets `pickle`, `npy` and `archive`: files of models from PyTorch and NumPy.
+// The targets `pickle`, `npy` and `archive`: model files from PyTorch and NumPy.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -26,7 +26,7 @@ std::vector<TensorView> some_tensors() {
   return {{"layer.weight", {2, 3}, values}, {"b", {}, std::span(values).first(1)}};
 }
 
-/// A GPT-2 of one block, with one position of one id and a width of one.
+/// A GPT-2 with one block, one position, a vocabulary of one id and a width of one.
 std::vector<TensorView> gpt2_tensors() {
   const std::span<const float> one = std::span(values).first(1);
   const std::span<const float> three = std::span(values).first(3);
@@ -49,7 +49,7 @@ std::vector<TensorView> gpt2_tensors() {
           {"ln_f.bias", {1}, one}};
 }
 
-/// The bytes of a file with that ending which holds some tensors.
+/// The bytes of a file that contains the tensors. `ending` is the file's extension.
 Bytes written(const std::string& ending, const std::vector<TensorView>& tensors, NumberType type) {
   std::string pattern = "/tmp/grapevine-fuzz-XXXXXX";
   check(::mkdtemp(pattern.data()) != nullptr, "there is room for a folder");
@@ -70,7 +70,7 @@ void check_tensors(const std::vector<Tensor>& tensors) {
   }
 }
 
-/// Checks what every reader promises.
+/// Checks what every reader of model files promises.
 void check_model(const ModelContents& model) {
   if (!model.reason.empty()) {
     check(!model.remedy.empty(), "a refusal says what to do");
@@ -87,7 +87,7 @@ void check_model(const ModelContents& model) {
 
 // ---- Pickles ----
 
-/// The number of the last element that a view reaches, if it has any.
+/// Checks that the last element of a view, if it has any, lies in its storage.
 void check_view(const PickledTensor& tensor) {
   std::uint64_t last = tensor.offset;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
@@ -108,7 +108,8 @@ void feed_pickle(std::span<const std::byte> bytes) {
 
 std::vector<Bytes> pickle_seeds() {
   using namespace std::string_literals;
-  // A dictionary in another with a list, numbers of all kinds, a parameter and the memory.
+  // A dictionary inside another one, with a list, numbers of all kinds, a parameter and memo
+  // entries.
   const std::string tensor =
       "ctorch._utils\n_rebuild_tensor_v2\nq\1((X\7\0\0\0storagectorch\nDoubleStorage\n"
       "X\1\0\0\0"

@@ -1,4 +1,4 @@
-// The target `node`: everything that peers on the list, or the holder of a stolen key, can send to
+// The target `node`: everything that a peer on the list, or the holder of a stolen key, can send to
 // a peer in each mode.
 #include <algorithm>
 
@@ -17,8 +17,7 @@ void feed(std::span<const std::byte> bytes) {
   }
 }
 
-/// Recorded conversations of several lengths, so that the fuzzer starts from early and from late
-/// states.
+/// Recorded conversations of several lengths, so that the fuzzer starts from early and late states.
 std::vector<Bytes> seeds() {
   std::vector<Bytes> found;
   for (std::size_t kind = 0; kind < peer_kinds().size(); ++kind) {

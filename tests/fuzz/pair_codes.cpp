@@ -1,4 +1,4 @@
-// The target `pair_code`: a model as a partner sends it where the pair remembers what it knows.
+// The target `pair_code`: a model from a partner, in a code that needs the pair's memory.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace gv::fuzz {
 namespace {
 
 constexpr PeerId partner{2};
-constexpr std::size_t elements = 700;  // More than one bucket of a codec.
+constexpr std::size_t elements = 700;  // Larger than one bucket of a codec.
 constexpr TransferId last_exchange{partner, 1, 1};
 
 /// One of the codecs that need a memory.
@@ -33,7 +33,7 @@ std::vector<float> model_of(Rng rng) {
   return model;
 }
 
-/// A peer that has already met the partner, or has not.
+/// The memories of a peer which, if `have_met`, has met the partner before.
 PairMemories memories_of(bool have_met) {
   PairMemories memories;
   if (have_met) memories.keep(partner, last_exchange, model_of(Rng(1)));
@@ -42,8 +42,9 @@ PairMemories memories_of(bool have_met) {
 
 bool have_met(std::byte choice) { return std::to_integer<int>(choice) >= 128; }
 
-/// The first byte chooses the codec and whether the pair has met; the rest is the code. Two bytes
-/// of 255 in front of the code stand for the key that both know, which no fuzzer could guess.
+/// The first byte selects the codec and whether the pair has met. The rest is the code. If the code
+/// begins with two bytes of 255, they are replaced by the key that both peers know, which no fuzzer
+/// could guess.
 void feed(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
   const Codec codec = codec_of(bytes[0]);

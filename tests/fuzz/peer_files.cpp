@@ -36,7 +36,7 @@ std::filesystem::path made_folder() {
   return pattern;
 }
 
-// ---- Members that a peer knew ----
+// ---- Members that a peer has known ----
 
 PeerId roster_owner() { return peer_id(key_of(1)); }
 
@@ -110,7 +110,7 @@ std::vector<Bytes> rendezvous_seeds() {
           bytes_of("h:0 1 1 00\n")};
 }
 
-// ---- The common work, as a peer tells it ----
+// ---- A peer's reports on the common work ----
 
 void feed_ledger(std::span<const std::byte> bytes) {
   const PeerDocument document{.text = std::string(text_of(bytes))};

@@ -1,4 +1,4 @@
-// Files in memory, for targets that read one.
+// Files in memory, for targets that read a file.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  /// Replaces the content.
+  /// Replaces the file's content.
   void write(std::span<const std::byte> bytes) {
     const bool done =
         ::ftruncate(descriptor_, 0) == 0 &&

@@ -1,4 +1,4 @@
-// A fuzz target: a function that takes any bytes, and inputs to begin with.
+// A fuzz target: a function that takes any bytes, and inputs to start from.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,24 @@ namespace gv::fuzz {
 
 using Bytes = std::vector<std::byte>;
 
-/// Changes the first `size` bytes of `data` a little, within its length; returns the new size.
+/// Makes small changes to the first `size` bytes of `data`, which has room for `size_max`. Returns
+/// the new size.
 using MutateBytes = std::size_t (*)(std::uint8_t* data, std::size_t size, std::size_t size_max);
 
-/// One entry point of the program for bytes from others.
+/// A part of the program that takes bytes from others.
 struct Target {
   std::string_view name;
   /// Takes any bytes. Aborts if the program breaks a promise.
   void (*feed)(std::span<const std::byte>);
-  /// Inputs that get far in the program, from which a fuzzer begins.
+  /// Inputs that get far into the program. A fuzzer starts from them.
   std::vector<Bytes> (*seeds)();
-  std::size_t bytes_max = 4096;  ///< Longer inputs are not tried.
-  /// Changes an input but keeps its form, using `mutate` for its parts. Null: the input has no
+  std::size_t bytes_max = 4096;  ///< Length in bytes of the longest input that is tried.
+  /// Changes an input but keeps its form, using `mutate` for its parts. Null if the input has no
   /// form.
   Bytes (*mutated)(std::span<const std::byte>, Rng&, MutateBytes mutate) = nullptr;
 };
 
-// Each target is in a file of its own, so that a fuzzer contains only the code of its target.
+// Each target is in its own file, so that a fuzzer contains only that target's code.
 Target node_target();
 Target lane_target();
 Target handshake_target();

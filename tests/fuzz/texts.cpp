@@ -26,7 +26,7 @@ std::vector<Bytes> config_seeds() {
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     found.push_back(bytes_of(algorithm.settings));
   }
-  // The parser and its tables call themselves once per part of a key, which may use up the stack.
+  // The parser and its tables recurse once for each part of a key, which may exhaust the stack.
   std::string parts;
   for (int i = 0; i < 1500; ++i) parts += "a.";
   found.push_back(bytes_of(parts + "b = 1"));
@@ -59,7 +59,7 @@ std::vector<Bytes> scenario_seeds() {
           bytes_of("0[run]\nmode = \"mixing\"\n[scenario]\nstage_work = [1, 2]\n")};
 }
 
-/// A description that is understood can be planned for: speeds and links are usable numbers.
+/// If a description is accepted, plans can be made for it: speeds and links are usable numbers.
 void feed_peers(std::span<const std::byte> bytes) {
   const ParsedPeers parsed = parse_peers_text(text_of(bytes), "fuzzed.toml");
   if (!parsed.problems.empty()) return;

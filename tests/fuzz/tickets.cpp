@@ -1,4 +1,4 @@
-// The targets `ticket`, `certificates` and `exam`: what others say before they belong to the swarm.
+// The targets `ticket`, `certificates` and `exam`: data from peers outside the swarm.
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <string>
@@ -52,7 +52,7 @@ Certificate certificate_of(std::uint8_t issuer, std::uint8_t key) {
   return made;
 }
 
-/// The frame of a member or a stranger, taken by a peer with certificates of its own.
+/// Feeds a frame from a member or a stranger to a peer that has certificates of its own.
 void feed_certificates(std::span<const std::byte> bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return;
@@ -93,7 +93,7 @@ std::vector<Bytes> certificates_seeds() {
   return {encode(Message(said)), encode(Message(each_other)), encode(Message(Certificates{}))};
 }
 
-/// Requests of doctor to a peer, and a peer's answers to doctor.
+/// Feeds doctor's requests to a peer, and a peer's answers to doctor.
 void feed_exam(std::span<const std::byte> bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return;
@@ -102,7 +102,7 @@ void feed_exam(std::span<const std::byte> bytes) {
   if (request == nullptr) return;
   asio::io_context io;
   Examiner examiner(io, {}, {.wall_us = [] { return wall_s; }, .offer = [](ExamAnswer&) {}});
-  // No source: the bytes must not determine which address is dialled.
+  // The source is empty, because the bytes must not determine which address is dialled.
   int answers = 0;
   examiner.examine("", *request, [&](const ExamAnswer& answer) {
     ++answers;

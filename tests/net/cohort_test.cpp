@@ -1,4 +1,4 @@
-// Cohorts: the file of the secret, and the keys that follow from it.
+// Cohorts: the file with the secret, and the keys that follow from the secret.
 #include "net/cohort.hpp"
 
 #include <sys/stat.h>

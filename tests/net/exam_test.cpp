@@ -1,4 +1,4 @@
-// Exams by doctor: who may ask, how often, what is dialled, and the lane that returns bytes.
+// Exams by doctor: who may ask and how often, what is dialled, and the lane that returns bytes.
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
@@ -34,7 +34,7 @@ bool until(asio::io_context& io, Condition holds, std::chrono::milliseconds limi
   return true;
 }
 
-/// A peer that answers questions, and one member that it knows.
+/// A peer that answers questions, and the one member that it knows.
 struct AskedPeer {
   explicit AskedPeer(RateLimit::Options exams = {.per_second = 0.1, .burst = 6}) {
     links.emplace(
@@ -68,7 +68,7 @@ struct AskedPeer {
   bool admits_guests = false;
 };
 
-/// A connection that says no hello.
+/// A connection that sends no hello.
 struct Asker {
   Asker(AskedPeer& peer, const KeyPair& identity) : dealer(context, zmq::socket_type::dealer) {
     dealer.set(zmq::sockopt::linger, 0);
@@ -76,7 +76,7 @@ struct Asker {
     dealer.connect("tcp://" + peer.links->listening());
   }
   void ask(const Frame& frame) { (void)dealer.send(zmq::buffer(encode(frame))); }
-  /// The next frame; nullopt if there is none.
+  /// The next frame; nullopt if none has arrived.
   std::optional<Frame> next() {
     zmq::message_t bytes;
     if (!dealer.recv(bytes, zmq::recv_flags::dontwait)) return std::nullopt;
@@ -118,7 +118,7 @@ TEST_CASE("a key that asks for exams often is refused in words and dialled no mo
   }));
   CHECK(peer.calls.size() == 2);
   for (const ExamAnswer& answer : refused) CHECK_FALSE(answer.refusal.empty());
-  // Another connection has no budget of its own.
+  // A second connection has no separate budget.
   Asker again(peer, peer.member);
   again.ask(ExamRequest{});
   REQUIRE(until(peer.io, [&] { return again.next().has_value(); }));
@@ -129,7 +129,7 @@ TEST_CASE("a guest asks for an exam only with a ticket that is good") {
   AskedPeer peer({.per_second = 1e-6, .burst = 1});
   const KeyPair guest = generate_key_pair();
   peer.links->admit_guests({guest.public_key});
-  // Other guests get no answer, however often they ask, and are cut off.
+  // Guests without a valid ticket get no answer, however often they ask, and are cut off.
   for (int asked = 1; asked <= 3; ++asked) {
     Asker asker(peer, guest);
     asker.ask(ExamRequest{.number = 1});
@@ -139,7 +139,7 @@ TEST_CASE("a guest asks for an exam only with a ticket that is good") {
   }
   CHECK(peer.calls.empty());
   CHECK(peer.links->counters().refused >= 3);
-  // They have used up nothing.
+  // Their attempts have used up none of the budget.
   peer.admits_guests = true;
   Asker welcome(peer, guest);
   welcome.ask(ExamRequest{.number = 2});
@@ -182,7 +182,7 @@ TEST_CASE("an examiner dials the ports of the host that has asked and tells what
   CHECK(answers[0].lane_port == DialOutcome::refused);
   CHECK(answers[0].lane == 0);
 
-  // Without ports the answer comes at once.
+  // If no ports are to be dialled, the answer comes at once.
   examiner.examine("127.0.0.1", {.wants_echo = true}, keep);
   REQUIRE(answers.size() == 2);
   CHECK(answers[1].lane == 9);

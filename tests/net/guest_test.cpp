@@ -33,7 +33,7 @@ namespace {
 using asio::ip::tcp;
 using namespace std::chrono_literals;
 
-/// A peer that admits the guests with one ticket, on a thread of its own.
+/// A peer that admits guests with one ticket and runs on its own thread.
 struct Inviter {
   Inviter() {
     ticket.inviter = identity.public_key;
@@ -113,7 +113,7 @@ class TappedWire {
   }
   const std::string& address() const { return address_; }
 
-  /// For each connection what its dialling side has sent so far.
+  /// The bytes that the dialling side of each connection has sent so far.
   std::vector<std::string> heard() {
     std::promise<std::vector<std::string>> all;
     asio::post(io_, [&] {
@@ -169,7 +169,7 @@ class TappedWire {
   std::thread thread_;
 };
 
-/// Sends bytes to a peer. True if the peer ends the connection soon.
+/// Sends bytes to a peer. Returns true if the peer ends the connection soon.
 bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   asio::io_context io;
   tcp::socket socket(io);
@@ -194,7 +194,7 @@ std::string text_of(const Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// True if the bytes contain any eight bytes of the secret in a row.
+/// True if the bytes contain any eight consecutive bytes of the secret.
 bool has_part_of(std::string_view bytes, std::string_view secret) {
   for (std::size_t at = 0; at + 8 <= secret.size(); ++at) {
     if (bytes.find(secret.substr(at, 8)) != std::string_view::npos) return true;
@@ -202,7 +202,7 @@ bool has_part_of(std::string_view bytes, std::string_view secret) {
   return false;
 }
 
-/// The secret of a ticket, the keys that follow from it, and the secret as texts.
+/// A ticket's secret, the keys that follow from the secret, and the secret as texts.
 std::vector<std::string> secrets_of(const Ticket& ticket) {
   const KeyPair guest = guest_keys(ticket);
   const CurveKeyPair curve = curve_keys(guest);
@@ -211,7 +211,7 @@ std::vector<std::string> secrets_of(const Ticket& ticket) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  // The last 20 letters, behind "gv1_" and two keys, hold bits of the secret alone.
+  // The last 20 letters, after "gv1_" and two keys, contain only bits of the secret.
   const std::string letters = to_text(ticket).substr(4 + 86, 20);
   return {text_of(ticket.secret),
           text_of(guest.secret_key),
@@ -257,7 +257,7 @@ TEST_CASE("many machines join at once by one ticket") {
 TEST_CASE("signals while a guest waits do not end its join") {
   struct sigaction heard {};
   struct sigaction before {};
-  heard.sa_handler = [](int) {};  // Without SA_RESTART, system calls return early.
+  heard.sa_handler = [](int) {};  // Without SA_RESTART, signals make system calls return early.
   REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
   Inviter inviter;
   std::atomic<bool> is_over = false;
@@ -293,7 +293,7 @@ TEST_CASE("a guest without a ticket of that peer gets no answer and the reason i
   const Admission none = ask_to_join(nowhere, own, "laptop", {10s, 300ms});
   CHECK(none.problem == "no peer answers there");
   CHECK(none.is_silent);
-  // A ticket with several addresses is good as long as there is a peer at one of them.
+  // A ticket with several addresses works as long as a peer answers at one of them.
   guessed.addresses.emplace_back("127.0.0.1:9");
   CHECK_FALSE(ask_to_join(guessed, own, "laptop", {1s, 300ms}).is_silent);
   CHECK(inviter.asked == 0);
@@ -309,7 +309,7 @@ TEST_CASE("a recorded join that is sent again is hung up on") {
   const std::vector<std::string> calls = wire.heard();
   REQUIRE_FALSE(calls.empty());
   const std::string& call = calls.back();
-  REQUIRE(call.size() > 300);  // A greeting, a handshake and the request.
+  REQUIRE(call.size() > 300);  // The call consists of a greeting, a handshake and the request.
   const int asked = inviter.asked;
   CHECK(is_hung_up_on(inviter.links->listening(), call));
   CHECK(is_hung_up_on(inviter.links->listening(), call));
@@ -331,7 +331,7 @@ TEST_CASE("no part of a ticket's secret crosses the wire at a first request or a
   REQUIRE(ask_to_join(ticket, own, "laptop").problem == "");
   inviter.refuses = true;
   REQUIRE(ask_to_join(ticket, own, "laptop").problem == "this ticket has been used");
-  // A peer that does not know the ticket learns no more.
+  // A peer that does not know the ticket learns nothing more.
   Ticket unknown = ticket;
   unknown.secret = generate_ticket_secret();
   REQUIRE_FALSE(ask_to_join(unknown, own, "laptop", {1s, 1s}).problem.empty());

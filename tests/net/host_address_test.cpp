@@ -1,4 +1,4 @@
-// Addresses of IPv4 and IPv6: their hosts, and the sources that connections are counted for.
+// IPv4 and IPv6 addresses: their hosts, and the sources to which connections are attributed.
 #include "net/host_address.hpp"
 
 #include <arpa/inet.h>
@@ -47,7 +47,8 @@ TEST_CASE("the host of an address has one text however it is written") {
 TEST_CASE("connections of IPv6 count for their network and those of IPv4 for their address") {
   CHECK(source_of_v6("2001:db8::1") == source_of_v6("2001:db8::ffff:2"));
   CHECK(source_of_v6("2001:db8::1") != source_of_v6("2001:db8:0:1::1"));
-  // On a socket for both families, IPv4 addresses are mapped, and do not name a single source.
+  // A socket for both families shows IPv4 addresses in mapped form. They must not all count as one
+  // source.
   CHECK(source_of_v6("::ffff:192.0.2.1") == source_of_v4("192.0.2.1"));
   CHECK(source_of_v6("::ffff:192.0.2.1") != source_of_v6("::ffff:192.0.2.2"));
 }
@@ -91,7 +92,7 @@ TEST_CASE("links come up over IPv6 and over IPv4 to a peer that listens on both"
     return holds();
   };
   REQUIRE(until([&] { return contacts == 2; }));
-  // The source of a frame is known in the text form of addresses.
+  // The source of a frame is an address in text form.
   LaneInvite invite{.lane = 5};
   invite.address = dialled + ":7001";
   REQUIRE(dialler.send(peer_id(a.public_key), invite));

@@ -1,5 +1,4 @@
-// Relays that read, change, mix up or repeat what passes, and peers that never stop asking for
-// relays.
+// Relays that read, change, mix up or repeat bytes, and peers that never stop asking for relays.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -31,7 +30,8 @@ namespace {
 
 using asio::ip::tcp;
 
-/// A relay that keeps the bytes that pass it and may change them. The test sends its offers.
+/// A relay that keeps the bytes it passes on and may change them. The test sends the relay's
+/// offers.
 class HostileRelay {
  public:
   explicit HostileRelay(asio::io_context& io)
@@ -52,7 +52,7 @@ class HostileRelay {
     tokens_[relay_lane(stream, self, other)] = step.token;
     return step;
   }
-  /// Proves nothing until pose().
+  /// From now on the relay proves no connection until pose() is called.
   void withhold() { withholds_ = true; }
   bool was_dialled(std::uint64_t way) const { return end_of(way) != nullptr; }
   bool is_hung_up(std::uint64_t way) const {
@@ -60,7 +60,7 @@ class HostileRelay {
     char next = 0;
     return end && ::recv(end->socket.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
-  /// Proves the connection now, and then shows `token` on it as if it were the other peer.
+  /// Proves the connection now, and then shows `token` on it as if the relay were the other peer.
   void pose(std::uint64_t way, const LaneToken& token) {
     const std::shared_ptr<End> end = end_of(way);
     answer(*end);
@@ -70,9 +70,9 @@ class HostileRelay {
       is_believed_ = !error && LaneTls::is_mutual(posing_->native_handle());
     });
   }
-  /// Whether the end that it deceives has taken it for the other peer; empty: not decided.
+  /// True if the deceived end has taken the relay for the other peer; empty: not decided yet.
   std::optional<bool> is_believed() const { return is_believed_; }
-  /// Flips a bit of every piece that passes after the first `bytes`.
+  /// Flips a bit in every piece after the first `bytes` bytes.
   void spoil_after(std::size_t bytes) { spoiled_from_ = bytes; }
   const std::vector<char>& seen() const { return seen_; }
 
@@ -140,7 +140,7 @@ class HostileRelay {
   std::vector<char> seen_;
 };
 
-/// Dials a peer and shows a token for a lane. Returns true if the peer believes it.
+/// Dials a peer and shows a token for a lane. Returns true if the peer believes the token.
 bool is_let_in(LinkedPeers& peers, std::size_t at, std::uint64_t lane, const LaneToken& token,
                LaneHandshake::Use use) {
   LaneHandshake hands(
@@ -165,7 +165,7 @@ TEST_CASE("a hostile relay sees ciphertext and cannot change a byte", "[unit]") 
   REQUIRE(peers.until([&] { return has_opened(peers[0]) && has_opened(peers[2]); }));
   peers.send(0, 2, 50'000);
   REQUIRE(peers.until([&] { return peers[2].received == 50'000; }));
-  // The blocks are zeros, and ciphertext hardly has two zeros in a row.
+  // The blocks consist of zeros, while ciphertext hardly ever has two zeros in a row.
   const auto longest_run = [&] {
     std::size_t longest = 0, run = 0;
     for (const char byte : relay.seen()) longest = std::max(longest, run = byte == 0 ? run + 1 : 0);
@@ -181,7 +181,7 @@ TEST_CASE("a hostile relay sees ciphertext and cannot change a byte", "[unit]") 
 TEST_CASE("a relay that meets two peers as somebody else gets no lane", "[unit]") {
   LinkedPeers peers(3, {});
   HostileRelay relay(peers.io());
-  // Each end is told a different peer, so their secrets differ.
+  // The two ends are told different partners, so their secrets differ.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), 5));
   peers[2].lanes->receive_relay(peer(0), relay.offer(peer(2), peer(1), 5));
   REQUIRE(peers.until([&] { return !peers[0].refused.empty() || !peers[2].refused.empty(); }));
@@ -202,7 +202,7 @@ TEST_CASE("a relay that invites to the number of its offer is not taken for the 
   peers[0].lanes->receive_invite(peer(1), {.lane = stream, .token = own});
   if (!offers_first) peers[0].lanes->receive_relay(peer(1), offer);
   const bool is_in = is_let_in(peers, 0, stream, own, LaneHandshake::Use::lane);
-  // The number belongs to the invitation or the offer, whichever came first.
+  // The number belongs to whichever came first, the invitation or the offer.
   CHECK(is_in == !offers_first);
   if (is_in) REQUIRE(peers.until([&] { return has_opened(peers[0]); }));
   CHECK_FALSE(has_opened(peers[0], peer(2)));
@@ -214,7 +214,7 @@ TEST_CASE("a relay with two offers of one number is not taken for the other peer
   relay.withhold();
   constexpr std::uint64_t stream = 80;
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), stream));
-  // This offer's connection to the relay has the number of the first offer's lane.
+  // The second offer's connection to the relay has the same number as the first offer's lane.
   const auto second = relay.offer(peer(0), peer(3), relay_lane(stream, peer(0), peer(3)));
   peers[0].lanes->receive_relay(peer(1), second);
   CHECK_FALSE(is_let_in(peers, 0, stream, second.token, LaneHandshake::Use::relay));
@@ -245,7 +245,8 @@ TEST_CASE("a relay that connects a peer with itself opens no lane to another", "
   const auto token =
       pair_token(peers[0].keys, peers[2].keys.public_key, stream, {{"model", "mlp"}});
   REQUIRE(token);
-  // The bytes that the peer itself would send there, which the relay can return to it.
+  // Sends the bytes that the peer itself would send there, because the relay can return those bytes
+  // to the peer.
   is_let_in(peers, 0, stream, *token, LaneHandshake::Use::lane);
   REQUIRE(peers.until(
       [&] { return has_opened(peers[0]) || peers[0].lanes->counters().lanes_refused > 0; }));
@@ -264,7 +265,7 @@ TEST_CASE("a relay is taken for no other peer whatever numbers it draws", "[unit
     relay.withhold();
     BulkLanes& lanes = *peers[0].lanes;
     for (int step = 0; step < 8; ++step) {
-      // So few numbers that each stands for several things.
+      // There are few numbers, so each one stands for several things.
       const std::uint64_t number = 80 + rng.below(4);
       switch (rng.below(4)) {
         case 0:
@@ -289,7 +290,7 @@ TEST_CASE("a peer's own invitation is taken in the place of a relay's offer", "[
   LinkedPeers peers(3, {2});
   HostileRelay relay(peers.io());
   relay.withhold();
-  // The smallest possible number, which takes precedence over that of any invitation.
+  // This is the smallest possible number, so it takes precedence over the number of any invitation.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), 4));
   peers.link(0, 2);
   peers.send(2, 0, 1000);
@@ -320,7 +321,7 @@ TEST_CASE("the offer of a better relay ends the dial of the one before", "[unit]
   nowhere.address = "127.0.0.1:1";
   peers[3].lanes->receive_relay(peer(0), nowhere);
   REQUIRE(peers.until([&] { return relay.is_hung_up(way) && !peers[3].refused.empty(); }));
-  // Only the second lane has failed: the first had not reached its deadline.
+  // Only the second lane has failed, because the first had not reached its deadline.
   CHECK(peers[3].lanes->counters().lanes_refused == 1);
 }
 
@@ -334,7 +335,7 @@ TEST_CASE("a relay whose offer led to no lane has to pause", "[unit]") {
   REQUIRE(peers.until([&] { return !peers[0].refused.empty(); }));
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 160));
   CHECK(peers.until([&] { return peers.says_refuse(1); }));
-  // The offer of another relay is accepted.
+  // An offer from another relay is accepted.
   peers[0].lanes->receive_relay(peer(2), relay.offer(peer(0), peer(3), 240));
   CHECK(peers.until([&] { return relay.was_dialled(relay_lane(240, peer(0), peer(3))); }));
 }

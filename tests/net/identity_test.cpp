@@ -1,4 +1,4 @@
-// Keys, key files and the allow-list: what is accepted and refused, and the operator's messages.
+// Keys, key files and the allow-list: what is accepted and refused, and the messages to operators.
 #include "net/identity.hpp"
 
 #include <sys/stat.h>
@@ -54,7 +54,7 @@ std::string fresh_key() { return to_text(generate_key_pair().public_key); }
 TEST_CASE("a public key becomes text and back", "[unit]") {
   PublicKey counting{};
   for (std::size_t i = 0; i < counting.size(); ++i) counting[i] = static_cast<std::uint8_t>(i);
-  // From another implementation of base64.
+  // The text comes from another implementation of base64.
   const std::string text = "ed25519:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
   CHECK(to_text(counting) == text);
   CHECK(public_key_from_text(text) == counting);
@@ -72,11 +72,11 @@ TEST_CASE("text that is not exactly a key is refused", "[unit]") {
   CHECK_FALSE(public_key_from_text(""));
   CHECK_FALSE(public_key_from_text(good + "="));
   CHECK_FALSE(public_key_from_text(good.substr(1)));
-  // The form before peers signed with their keys.
+  // Keys had this form before peers signed with them.
   CHECK_FALSE(public_key_from_text(good.substr(8)));
   CHECK_FALSE(public_key_from_text(good + "A"));
-  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "9"));  // Bits beyond the 256th.
-  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "-"));  // The URL alphabet.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "9"));  // Sets bits beyond the 256th.
+  CHECK_FALSE(public_key_from_text(good.substr(0, 50) + "-"));  // Uses the URL alphabet.
   CHECK_FALSE(public_key_from_text(good.substr(0, 50) + " "));
   CHECK_FALSE(public_key_from_text(good.substr(0, 50) + std::string(1, '\0')));
 }
@@ -91,8 +91,8 @@ TEST_CASE("a pair converts to the keys of a link as other programs convert them"
     }
     return key;
   };
-  // By PyNaCl from SigningKey(bytes(range(32))), and by hand with the formulas of RFC 8032 and
-  // 7748.
+  // The values come from PyNaCl with SigningKey(bytes(range(32))), and from the formulas of RFC
+  // 8032 and 7748 by hand.
   pair.public_key = bytes("03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8");
   const CurveKeyPair curve = curve_keys(pair);
   CHECK(curve.public_key ==
@@ -145,7 +145,7 @@ TEST_CASE("a signature holds for its key and its bytes alone", "[unit]") {
   Signature damaged = signature;
   damaged[40] ^= 1;
   CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, damaged));
-  // A peer that left the list is not believed any more, although its key is valid.
+  // A peer that has left the list is no longer believed, although its key is valid.
   theirs.authorize({});
   CHECK_FALSE(theirs.verify(peer_id(us.public_key), bytes, signature));
 }
@@ -184,7 +184,7 @@ TEST_CASE("a key pair survives its file and the file is private", "[unit]") {
   const Folder folder;
   const fs::path file = folder.path() / "key";
   const KeyPair pair = generate_key_pair();
-  const mode_t old_mask = ::umask(0777);  // Even this umask leaves the mode as promised.
+  const mode_t old_mask = ::umask(0777);  // The file has the promised mode even with this umask.
   const Problems problems = save_key_pair(file, pair);
   ::umask(old_mask);
   CHECK(text_of(problems).empty());
@@ -210,7 +210,7 @@ TEST_CASE("an existing file is never overwritten with a key", "[unit]") {
   CHECK_FALSE(problems[0].remedy.empty());
   CHECK(read(file) == "precious");
 
-  // A dangling link would otherwise decide where the secret goes.
+  // Otherwise a dangling link would decide where the secret is written.
   fs::create_symlink(folder.path() / "elsewhere", folder.path() / "link");
   CHECK(save_key_pair(folder.path() / "link", generate_key_pair()).size() == 1);
   CHECK_FALSE(fs::exists(folder.path() / "elsewhere"));
@@ -231,7 +231,7 @@ TEST_CASE("a key file others can reach is refused with its remedy", "[unit]") {
   }
   REQUIRE(::chmod(file.c_str(), 0400) == 0);
   CHECK(load_key_pair(file).problems.empty());
-  if (::geteuid() == 0) {  // Only root can give a file away.
+  if (::geteuid() == 0) {  // Only root can give a file to another user.
     REQUIRE(::chown(file.c_str(), 1, 1) == 0);
     CHECK(load_key_pair(file).problems.size() == 1);
   }
@@ -259,13 +259,13 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
   const std::string public_line = "public " + fresh_key() + "\n";
   const std::string secret_line = good.substr(at), secret = good.substr(at + 7, 51);
 
-  const std::vector<std::string> damaged = {"",  // Nothing there: both keys are missing.
-                                            good.substr(0, at),               // No secret.
-                                            secret_line,                      // No public key.
-                                            public_line + secret_line,        // Two key pairs.
-                                            good + secret_line,               // Twice.
-                                            good + "more\n",                  // Something else.
-                                            good.substr(0, at) + secret,      // Without keyword.
+  const std::vector<std::string> damaged = {"",                           // Both keys are missing.
+                                            good.substr(0, at),           // No secret.
+                                            secret_line,                  // No public key.
+                                            public_line + secret_line,    // Keys of two pairs.
+                                            good + secret_line,           // Twice the secret.
+                                            good + "more\n",              // An extra line.
+                                            good.substr(0, at) + secret,  // A missing keyword.
                                             good.substr(0, good.size() - 2),  // Cut short.
                                             good + std::string(5000, '\n'),   // Too long.
                                             good.substr(0, at) + "secret " + secret + " " + secret};
@@ -301,16 +301,16 @@ TEST_CASE("every bad line of the allow-list is reported at once with its number"
   const std::string a = fresh_key(), b = fresh_key();
   const fs::path file = folder.write("peers",
                                      "ada " + a + "\n" +                            // 1 good
-                                         "# a comment\n" +                          // 2
-                                         "b@d " + fresh_key() + "\n" +              // 3 name
+                                         "# a comment\n" +                          // 2 a comment
+                                         "b@d " + fresh_key() + "\n" +              // 3 bad name
                                          "cyd\n" +                                  // 4 no key
-                                         "dan short\n" +                            // 5 key
-                                         "eve " + fresh_key() + " host\n" +         // 6 address
-                                         "fay " + fresh_key() + " host:1 more\n" +  // 7 too much
-                                         "ada " + fresh_key() + "\n" +              // 8 name again
-                                         "gus " + a + "\n" +                        // 9 key again
+                                         "dan short\n" +                            // 5 bad key
+                                         "eve " + fresh_key() + " host\n" +         // 6 bad address
+                                         "fay " + fresh_key() + " host:1 more\n" +  // 7 extra text
+                                         "ada " + fresh_key() + "\n" +              // 8 same name
+                                         "gus " + a + "\n" +                        // 9 same key
                                          "hal ed25519:" + std::string(43, 'A') + "\n" +  // 10 zero
-                                         "\x1b[31m worse host:0\n" +    // 11 three at once
+                                         "\x1b[31m worse host:0\n" +    // 11 three faults at once
                                          "ivy " + b + " host:7400\n");  // 12 good
   const LoadedAuthorizedPeers loaded = load_authorized_peers(file);
 
@@ -358,7 +358,7 @@ TEST_CASE("a list that shuts out the reader or everybody else does not replace a
   CHECK(problems({own, first, second}, {first, second}) == 1);
   CHECK(problems({own, first, second}, {own, second}) == 0);
   CHECK(problems({own}, {own, first}) == 0);
-  // A peer whose shard was given need not be on the list.
+  // A peer whose shard is set explicitly need not be on the list.
   CHECK(problems({first, second}, {second}) == 0);
 }
 

@@ -1,4 +1,4 @@
-// Opening of lanes: the TCP options on both ends, and names with several addresses.
+// Opening lanes: the TCP options at both ends, and names with several addresses.
 #include "net/lane_handshake.hpp"
 
 #include <netinet/in.h>
@@ -24,7 +24,7 @@ namespace gv {
 namespace {
 
 constexpr auto patience = std::chrono::seconds(20);
-constexpr std::size_t held_max = 400;  ///< Connections kept open; descriptors are few.
+constexpr std::size_t held_max = 400;  ///< The most connections kept open, to save descriptors.
 
 std::string congestion_control(int socket) {
   std::array<char, 17> name{};
@@ -39,20 +39,20 @@ int option(int socket, int level, int name) {
   REQUIRE(::getsockopt(socket, level, name, &value, &size) == 0);
   return value;
 }
-/// The system reports twice the requested size.
+/// The receive buffer's size. The system reports twice the requested size.
 int receive_buffer(int socket) { return option(socket, SOL_SOCKET, SO_RCVBUF); }
-/// True if the program has set the size, so that the system no longer changes it.
+/// True if the program has set the size, so that the system no longer adapts it.
 bool buffers_are_fixed(int socket) { return option(socket, SOL_SOCKET, SO_BUF_LOCK) != 0; }
-/// Largest size that the system allows.
+/// The largest size that the system allows.
 int receive_buffer_max() {
   int bytes = 0;
   std::ifstream file("/proc/sys/net/core/rmem_max");
   return file >> bytes ? bytes : std::numeric_limits<int>::max();
 }
 
-/// One peer that listens on 127.0.0.1 and one that dials it from there or from another address.
+/// A peer that listens on 127.0.0.1, and one that dials it from there or from another address.
 class Dialling {
-  asio::io_context io_;  ///< Outlives the connections.
+  asio::io_context io_;  ///< Must outlive the connections.
 
  public:
   Dialling(const std::string& name, const std::string& from,
@@ -112,7 +112,7 @@ namespace {
 
 /// A listener for lanes, and strangers that connect to it and send `first`.
 class Beset {
-  asio::io_context io_;  ///< Outlives the connections.
+  asio::io_context io_;  ///< Must outlive the connections.
 
  public:
   Beset()
@@ -131,7 +131,8 @@ class Beset {
     to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(listening.substr(10))));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     for (int i = 0; i < count; ++i) {
-      // It does not block, because the system lets few in while no partner is expected.
+      // The socket must not block, because the system lets few connections in while no partner is
+      // expected.
       Descriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
       const int failed = ::connect(stranger.get(), reinterpret_cast<sockaddr*>(&to), sizeof to);
       REQUIRE((failed == 0 || errno == EINPROGRESS));
@@ -159,7 +160,7 @@ class Beset {
     });
     auto last = std::chrono::steady_clock::now();
     until([&] {
-      // A thousand a second, without catching up after this process was held up.
+      // A thousand connections a second. If this process was held up, it does not catch up.
       if (std::chrono::steady_clock::now() - last >= std::chrono::milliseconds(1)) {
         beset(1, first);
         last = std::chrono::steady_clock::now();
@@ -204,7 +205,7 @@ TEST_CASE("lanes open while any number of strangers hold connections that say li
 }
 
 TEST_CASE("a port accepts few connections while it expects no partner and one that it expects") {
-  const std::string nonsense = "\x17";  // Closes a connection at once.
+  const std::string nonsense = "\x17";  // The listener closes the connection at once.
   Beset port;
   const auto began = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - began < std::chrono::milliseconds(300)) {
@@ -224,7 +225,7 @@ TEST_CASE("strangers lose their connections to the port in a few seconds") {
 }
 
 TEST_CASE("of a name's addresses the one that answers is dialled") {
-  // Most hosts have two addresses for it, and nothing listens on the other.
+  // On most hosts this name has two addresses, and nothing listens on the second.
   const Dialling lane("localhost", "127.0.0.1");
   CHECK((lane.accepted && lane.dialled));
 }

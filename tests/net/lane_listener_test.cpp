@@ -1,4 +1,4 @@
-// What reaches a lane's port and never becomes a connection.
+// Connections that reach a lane's port but are not accepted as lanes.
 #include "net/lane_listener.hpp"
 
 #include <asio/io_context.hpp>

@@ -36,7 +36,7 @@ constexpr auto patience = std::chrono::seconds(20);
 
 PeerId peer(std::uint64_t n) { return PeerId{100 + n}; }
 
-/// Bytes that differ from place to place, so that a misplaced block shows.
+/// Bytes that differ from place to place, so that a misplaced block is noticed.
 std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t seed) {
   auto bytes = std::make_shared<std::vector<std::byte>>(size);
   std::uint64_t state = seed;
@@ -47,7 +47,7 @@ std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t 
   return bytes;
 }
 
-/// Peers whose invitations reach each other through the loop instead of control links.
+/// Peers whose invitations reach each other through the loop instead of through control links.
 class Swarm {
  public:
   struct Side {
@@ -55,12 +55,12 @@ class Swarm {
     std::unique_ptr<BulkLanes> lanes;
     std::function<void(const Block&)> on_block = [](const Block&) {};
     std::function<std::span<std::byte>(std::uint64_t offset, std::size_t bytes)> place;
-    std::map<PeerId, std::vector<std::byte>> received;  ///< Blocks, one after the other.
+    std::map<PeerId, std::vector<std::byte>> received;  ///< All received bytes in order, by sender.
     std::vector<Message> messages;
     std::vector<Fact> facts;
     std::vector<PeerId> lost;
     std::vector<PeerId> refused;
-    LaneInvite last_invite;  ///< The last one it sent.
+    LaneInvite last_invite;  ///< The last invitation that this side sent.
   };
 
   Swarm(std::size_t peers, Security security, std::size_t lanes_max = 64) : sides_(peers) {
@@ -85,7 +85,7 @@ class Swarm {
 
   Side& operator[](std::size_t i) { return sides_[i]; }
 
-  /// Runs the loop until `holds()`. Returns false if that takes too long.
+  /// Runs the loop until `holds()` is true. Returns false if that takes too long.
   template <class Condition>
   bool until(Condition holds) {
     const auto end = std::chrono::steady_clock::now() + patience;
@@ -155,7 +155,8 @@ TEST_CASE("models cross whole both ways at once, with words between the blocks")
       GENERATE(std::pair(Security::automatic, "unix"), std::pair(Security::unix_socket, "unix"),
                std::pair(Security::plain, "plain"), std::pair(Security::tls, "tls"));
   Swarm swarm(2, security);
-  // The first is longer than a ring and no multiple of a block; the second is as short as can be.
+  // The first vector is longer than a ring and not a multiple of a block. The second is as short as
+  // possible.
   const auto there = pattern((3 << 20) + 17, 1);
   const auto more = pattern(1, 2);
   const auto back = pattern((5 << 20) + 4, 3);
@@ -177,7 +178,7 @@ TEST_CASE("models cross whole both ways at once, with words between the blocks")
   swarm.send(0, 1, more, 2);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1; }));
   CHECK(swarm[1].received[peer(0)] == *more);
-  // Both ends counted every byte of the blocks, whichever way they went.
+  // Each end counted every byte of the blocks, whether it travelled in a ring or over a socket.
   CHECK(swarm[0].lanes->counters().bytes_sent >= there->size() + more->size());
   CHECK(swarm[1].lanes->counters().bytes_received >= there->size() + more->size());
   CHECK(swarm[0].lanes->counters().lanes_opened == 1);
@@ -191,7 +192,7 @@ TEST_CASE("blocks come to where they are wanted, and those taken back are left o
   std::map<std::uint64_t, int> asked;
   swarm[1].place = [&](std::uint64_t offset, std::size_t bytes) -> std::span<std::byte> {
     const int times = ++asked[offset];
-    if (offset == 0) return {};  // It may be read into any memory.
+    if (offset == 0) return {};  // This block may be read into any memory.
     if (offset == taken_back && times > 1) {
       if (times > 2) return {};
       const auto left_out = std::span(*sent).subspan(offset, bytes);
@@ -226,7 +227,7 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
                           .payload = {bytes, std::span(*bytes)},
                           .superseded_by_next = gives_way});
   };
-  std::vector<std::uint64_t> came;  // Numbers of the transfers that came whole.
+  std::vector<std::uint64_t> came;  // Numbers of the transfers that arrived completely.
   bool begun = false;
   swarm[1].on_block = [&](const Block& block) {
     begun = begun || block.id.number == longest;
@@ -234,7 +235,7 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
     came.push_back(block.id.number);
     swarm[1].received.clear();
   };
-  // There is no lane yet, so all of them wait.
+  // There is no lane yet, so all transfers wait.
   for (const std::uint64_t number : {1, 2, 3}) send(number, true);
   send(4, false);
   send(longest, true);
@@ -256,7 +257,7 @@ TEST_CASE("a transfer that can wait goes after all others") {
     came.push_back(block.id.number);
     swarm[1].received.clear();
   };
-  // There is no lane yet, so all of them wait.
+  // There is no lane yet, so all transfers wait.
   for (std::uint64_t number = 1; number <= 5; ++number) {
     const auto bytes = pattern(100, number);
     swarm[0].lanes->send({.to = peer(1),
@@ -289,7 +290,7 @@ std::shared_ptr<std::pmr::vector<std::byte>> lent_pattern(const Swarm::Side& sid
 TEST_CASE("what is lent stays until the partner is done with it") {
   Swarm swarm(2, Security::automatic);
   REQUIRE(swarm[0].lent);
-  // Blocks in the shared buffer, and others between them.
+  // Some blocks are in the shared buffer, and others are sent between them.
   const auto lent = lent_pattern(swarm[0], (2 << 20) + 5, 1);
   const auto copied = pattern((1 << 20) + 1, 2);
   std::vector<std::byte> all(lent->begin(), lent->end());
@@ -303,7 +304,7 @@ TEST_CASE("what is lent stays until the partner is done with it") {
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
   CHECK(kept);
-  // No other record on the lane can carry the report that the blocks were read.
+  // The lane carries no other record that could bring the report that the blocks were read.
   CHECK(swarm.until([&] { return lent.use_count() == 1; }));
   CHECK(std::ranges::equal(swarm[1].received[peer(0)], *lent));
   swarm[1].received.clear();
@@ -323,7 +324,7 @@ TEST_CASE("what is lent over a lane that was given up stays until the partner ha
   swarm[1].on_block = [&](const Block&) {
     if (kept) return;
     swarm[0].lanes->forget(peer(1));
-    kept = lent.use_count() > 1;  // More blocks may be announced than have been read.
+    kept = lent.use_count() > 1;  // Blocks may be announced before they are read.
   };
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return !swarm[1].lost.empty(); }));
@@ -345,7 +346,7 @@ TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") 
   REQUIRE(kept.size() == lent->size() / block_bytes_max + 1);
   REQUIRE(kept.front().hold);
 
-  // The reports of later blocks that are not kept must wait for the kept ones.
+  // Reports on later blocks, which are not kept, must wait for the kept ones.
   const auto later = lent_pattern(swarm[0], 1000, 2);
   swarm[1].received.clear();
   swarm.send(0, 1, {later, std::span(*later)}, 2);
@@ -384,7 +385,7 @@ TEST_CASE("a lane in use stays, an idle one makes room for another") {
   Swarm swarm(3, Security::automatic, 1);
   swarm.send(0, 1, pattern(1000, 1));
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == 1000; }));
-  // Refused only while the first lane still has a message under way.
+  // The transfer is refused only while the first lane still has a message in transit.
   REQUIRE(swarm.until([&] {
     swarm[0].refused.clear();
     swarm.send(0, 2, pattern(1000, 2), 2);
@@ -444,7 +445,7 @@ TEST_CASE("who cannot prove an invitation is hung up on, and nobody else notices
   const auto garbage = pattern(64, 9);
   const Descriptor strangers[] = {
       knock(path, *garbage, -1), knock(path, forged, -1), knock(path, forged, ring->descriptor()),
-      knock(path, std::span(forged).first(8), ring->descriptor()),  // Never finishes.
+      knock(path, std::span(forged).first(8), ring->descriptor()),  // It never sends the rest.
   };
   for (const Descriptor& stranger : strangers) {
     CHECK(swarm.until([&] { return is_hung_up(stranger.get()); }));
@@ -472,7 +473,7 @@ TEST_CASE("any number of invitations to a listener that is full holds one connec
   REQUIRE(::bind(listener.get(), address, size) == 0);
   REQUIRE(::getsockname(listener.get(), address, &size) == 0);
   REQUIRE(::listen(listener.get(), 0) == 0);
-  // Connections that it never accepts keep further ones from being made.
+  // Connections that are never accepted prevent further ones.
   std::vector<Descriptor> full;
   for (int i = 0; i < 3; ++i) {
     full.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -507,7 +508,7 @@ TEST_CASE("an invitation leads to the socket of a peer and to no other one of th
   REQUIRE(::listen(listener.get(), 4) == 0);
   LaneInvite invite{.lane = 5, .token = {1}, .host = swarm[0].last_invite.host};
   invite.unix_path = path.string();
-  // A peer that has no lane yet.
+  // The invitation comes from a peer that has no lane yet.
   swarm[0].lanes->receive_invite(peer(7), invite);
   Descriptor came;
   const bool is_over = swarm.until([&] {
@@ -531,7 +532,7 @@ TEST_CASE("only memory that stays as it is becomes a ring") {
   CHECK_FALSE(RingReader::map(file(ring_bytes, 0)));
   CHECK_FALSE(RingReader::map(file(ring_bytes, F_SEAL_GROW)));
   CHECK_FALSE(RingReader::map(file(ring_bytes / 2, all)));
-  // A seal more, as the system itself may add one.
+  // One more seal is allowed, because the system itself may add one.
   CHECK(is_sealed_file(file(ring_bytes, all | F_SEAL_WRITE), ring_bytes));
   CHECK_FALSE(is_sealed_file(file(ring_bytes, F_SEAL_WRITE | F_SEAL_GROW), ring_bytes));
 }

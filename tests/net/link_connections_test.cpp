@@ -1,4 +1,4 @@
-// Messages without an end, over real ZeroMQ sockets.
+// Limits on connections, such as those with endless messages, over real ZeroMQ sockets.
 #include "net/link_connections.hpp"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr PeerId sender{7};
 
-/// A router that listens, and a dealer that is connected to it and has been heard.
+/// A listening router, and a connected dealer that has been heard.
 struct Pair {
   Pair() {
     for (zmq::socket_t* socket : {&router, &dealer}) {
@@ -33,7 +33,7 @@ struct Pair {
     dealer.connect(router.get(zmq::sockopt::last_endpoint));
   }
 
-  /// Sends `text`, and receives it at the router.
+  /// Sends `text` from the dealer, and receives it at the router.
   zmq::message_t pass(const std::string& text) {
     dealer.send(zmq::buffer(text), zmq::send_flags::none);
     zmq::message_t frame;
@@ -70,7 +70,7 @@ TEST_CASE("any number of whole messages may come on a connection") {
 TEST_CASE("a connection on which much comes without a message is ended") {
   Pair pair;
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
-  // A message that has not been received does not count yet.
+  // A message that has not been received yet does not count.
   connections.heard(pair.pass("first"), sender);
   REQUIRE(connections.tick(Time{}).empty());
   pair.dealer.send(zmq::buffer(std::string(200000, 'x')), zmq::send_flags::none);
@@ -97,10 +97,10 @@ TEST_CASE("the connection that a message came on is ended where that is asked fo
 
 namespace {
 
-/// A router whose accepted connections the test can see.
+/// A router whose accepted connections are visible to the test.
 struct Watched : Pair {
   Watched() {
-    pass("first");  // The pair's own connection is accepted by now, so all events are about others.
+    pass("first");  // The pair's own connection is accepted, so all events are about others.
     zmq_socket_monitor(router.handle(), "inproc://watched", ZMQ_EVENT_ACCEPTED);
     events.set(zmq::sockopt::linger, 0);
     events.connect("inproc://watched");
@@ -126,7 +126,7 @@ struct Watched : Pair {
     return static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
   }
 
-  /// Sends on a connection of open(), and receives the message at the router.
+  /// Sends on a connection made by open(), and receives the message at the router.
   zmq::message_t pass_on(std::size_t number) {
     others[number].send(zmq::buffer("hello", 5), zmq::send_flags::none);
     zmq::message_t frame;
@@ -181,12 +181,12 @@ TEST_CASE("a message counts for its connection where an earlier one had the same
   connections.heard(message, sender);
   connections.tick(Time{});
   CHECK(connections.size() == 1);
-  // It is no stranger any more when the report that it was accepted comes late.
+  // The report of its acceptance comes late and must not make the connection a stranger again.
   connections.opened(descriptor, Time{});
   connections.tick(Time{11s});
   connections.tick(Time{11s});
   CHECK(connections.size() == 1);
-  REQUIRE(::dup2(first.get(), descriptor) == descriptor);  // ZeroMQ closes its own.
+  REQUIRE(::dup2(first.get(), descriptor) == descriptor);  // ZeroMQ closes its own descriptor.
 }
 
 TEST_CASE("a connection whose report is late is ended where that is asked for") {
@@ -215,7 +215,7 @@ TEST_CASE("a key has a few connections and loses the one that was heard longest 
     descriptors.push_back(watched.open());
     connections.opened(descriptors.back(), Time{});
     connections.heard(watched.pass_on(i), sender);
-    if (i < 3) connections.heard(watched.pass_on(0), sender);  // The first keeps sending.
+    if (i < 3) connections.heard(watched.pass_on(0), sender);  // The first one keeps sending.
   }
   CHECK(eventually([&] {
     connections.tick(Time{});

@@ -25,28 +25,28 @@ namespace gv {
 
 inline PeerId peer(std::size_t n) { return PeerId{100 + n}; }
 
-/// Bytes that no cipher would leave as they are.
+/// Zeros, which no cipher would leave unchanged.
 inline std::shared_ptr<std::vector<std::byte>> zeros(std::size_t size) {
   return std::make_shared<std::vector<std::byte>>(size);
 }
 
-/// Peers with links between some of them, which here are calls through the loop.
+/// Peers with links between some of them. A link here is a call through the loop.
 class LinkedPeers {
  public:
   struct Side {
     std::unique_ptr<BulkLanes> lanes;
-    std::size_t received = 0;  ///< Bytes of blocks.
+    std::size_t received = 0;  ///< Number of bytes received in blocks.
     std::vector<Message> messages;
     std::vector<Fact> facts;
     std::vector<PeerId> refused;
     std::vector<PeerId> relays;
-    std::set<PeerId> dialled_directly;  ///< Peers that asked for a relay and were dialled.
+    std::set<PeerId> dialled_directly;  ///< Peers that asked for a relay and were dialled instead.
     std::set<PeerId> can_be_dialled;
-    std::vector<std::pair<PeerId, RelayStep>> steps;  ///< Steps that arrived here.
+    std::vector<std::pair<PeerId, RelayStep>> steps;  ///< Relay steps that arrived here, by sender.
     KeyPair keys = generate_key_pair();
   };
 
-  /// Peers of `listening` can be dialled.
+  /// Only the peers in `listening` can be dialled.
   LinkedPeers(std::size_t peers, const std::set<std::size_t>& listening, Duration patience = {})
       : sides_(peers), patience_(patience) {
     char pattern[] = "/tmp/grapevine-relay-XXXXXX";

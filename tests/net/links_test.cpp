@@ -1,5 +1,5 @@
-// Control links against raw ZeroMQ sockets: the key of a connection decides its identity, whatever
-// the connection claims.
+// Control links against raw ZeroMQ sockets: only a connection's key decides its identity, whatever
+// it claims.
 #include <poll.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ class Raw {
     static_cast<void>(socket_.send(zmq::buffer(encode(frame)), zmq::send_flags::dontwait));
   }
 
-  /// Receives what has arrived. Counts hellos and keeps messages.
+  /// Receives everything that has arrived. Counts hellos and keeps messages.
   void take() {
     zmq::message_t bytes;
     while (socket_.recv(bytes, zmq::recv_flags::dontwait)) {
@@ -92,7 +92,7 @@ TEST_CASE("what a handler of messages throws counts against their sender and end
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Not asked twice: asking may open a connection.
+    return is_so;  // Do not call holds() again, because it may open a connection.
   };
   zmq::context_t context;
   Raw raw(context, mallory, server.public_key, links.listening(), "mallory");
@@ -104,7 +104,7 @@ TEST_CASE("what a handler of messages throws counts against their sender and end
   CHECK(quarantined == std::vector<PeerId>{peer_id(mallory.public_key)});
   CHECK_FALSE(links.send(quarantined.front(), Message(Ping{})));
 
-  // Later its key is accepted again, on a new connection: ZeroMQ gives up one that was refused.
+  // Later Mallory's key is accepted on a new connection, because ZeroMQ gives up a refused one.
   const auto comes_back = [&] {
     Raw again(context, mallory, server.public_key, links.listening(), "again");
     again.send(Hello{.name = "mallory", .session = 2});
@@ -162,20 +162,20 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Not asked twice: asking may open a connection.
+    return is_so;  // Do not call holds() again, because it may open a connection.
   };
   zmq::context_t context;
   Raw first(context, alice, server.public_key, links.listening(), "alice");
   first.send(Hello{.name = "alice", .session = 2});
   REQUIRE(until([&] { return first.take(), first.hellos > 0; }, 10s));
 
-  // An insider with a key of its own uses that name and sends messages.
+  // An insider with its own key uses Alice's name and sends messages.
   Raw squatter(context, mallory, server.public_key, links.listening(), "alice");
   squatter.send(Hello{.name = "alice", .session = 3});
   squatter.send(Message(Ping{.sequence = 1}));
   CHECK_FALSE(until([&] { return squatter.take(), squatter.hellos > 0; }, 1s));
 
-  // Alice's messages reach her alone, and the messages from her connection count as hers.
+  // Alice's messages reach only Alice, and the messages from her connection count as hers.
   first.send(Message(Ping{.sequence = 2}));
   REQUIRE(until([&] { return !senders.empty(); }, 10s));
   CHECK(senders == std::vector<PeerId>{peer_id(alice.public_key)});
@@ -186,7 +186,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   CHECK(squatter.messages.empty());
   CHECK_FALSE(links.send(peer_id(mallory.public_key), Message(Ping{.sequence = 8})));
 
-  // Under its own name it is accepted, as itself.
+  // Under its own name the insider is accepted, as itself.
   Raw honest(context, mallory, server.public_key, links.listening(), "mallory");
   honest.send(Hello{.name = "alice", .session = 4});
   honest.send(Message(Ping{.sequence = 3}));
@@ -196,7 +196,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
 
 namespace {
 
-/// Links of a server that counts what its one member sends.
+/// The links of a server that counts what its only member sends.
 struct Served {
   explicit Served(RateLimit::Options frames = {.per_second = 1e6, .burst = 1e6})
       : links(io,
@@ -226,7 +226,7 @@ struct Served {
       io.run_one_for(5ms);
       is_so = holds();
     }
-    return is_so;  // Not asked twice: asking may open a connection.
+    return is_so;  // Do not call holds() again, because it may open a connection.
   }
 
   asio::io_context io;
@@ -305,7 +305,7 @@ TEST_CASE("leaving the list and coming back gives a key no more handshakes") {
   CHECK(admitted >= 30);
   REQUIRE(admits(shared));
   CHECK(list.counted() == 2);
-  // A second has one handshake of the member and twenty of the shared key.
+  // A second's budget is one handshake of the member and twenty of the shared key.
   list.set({}, {});
   CHECK(list.counted() > 0);
   list.set({member}, {shared});
@@ -321,8 +321,8 @@ TEST_CASE("a key that floods its link is quarantined and its frames are left unr
   Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
   raw.send(Hello{.name = "mallory", .session = 2});
   REQUIRE(served.until([&] { return raw.take(), raw.hellos > 0; }));
-  // The peer's connection ends each time, and it dials again. A turn takes less than five seconds
-  // also on a busy machine, so it is a flood.
+  // The peer's connection is ended each time, and the peer dials again. Even on a busy machine a
+  // turn takes less than five seconds, so this is a flood.
   CHECK(served.until([&] {
     raw.send(Hello{.name = "mallory", .session = 2});
     for (std::uint64_t i = 0; i < 900; ++i) raw.send(Message(Ping{.sequence = i}));
@@ -335,7 +335,7 @@ TEST_CASE("hellos beyond a few in a second have no effect") {
   Served served;
   zmq::context_t context;
   Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), "mallory");
-  constexpr std::uint64_t hellos = 500;  // ZeroMQ queues a thousand.
+  constexpr std::uint64_t hellos = 500;  // Well within the thousand messages that ZeroMQ queues.
   const auto began = std::chrono::steady_clock::now();
   for (std::uint64_t i = 0; i < hellos; ++i) raw.send(Hello{.name = "mallory", .session = 2 + i});
   for (int i = 0; i < 10; ++i) raw.send(Message(Ping{}));
@@ -361,7 +361,7 @@ TEST_CASE("a silent link is checked by a few bytes and not by another hello") {
   other.join(served.links.listening());
   const PeerId server = peer_id(served.server.public_key);
   REQUIRE(served.until([&] { return other.send(server, Message(Ping{})); }));
-  // The message is not answered, so the link is checked.
+  // The message gets no answer, so the link is checked.
   const ControlLinks::Counters before = other.counters();
   REQUIRE(
       served.until([&] { return other.counters().messages_received > before.messages_received; }));
@@ -375,7 +375,7 @@ TEST_CASE("a silent link is checked by a few bytes and not by another hello") {
 
 namespace {
 
-/// Links that count their contacts and refused hellos. `given` lacks only the name.
+/// Links that count their contacts and refused hellos.
 struct Counted {
   Counted(asio::io_context& io, ControlLinks::Options given)
       : links(io, std::move(given),
@@ -416,7 +416,7 @@ TEST_CASE("a peer is found at an address without a name however long the list is
   const KeyPair own = generate_key_pair();
   std::vector<KeyPair> pairs;
   for (int i = 0; i < 70; ++i) pairs.push_back(generate_key_pair());
-  // Keys are tried in the order of their peers, and the one that listens comes last.
+  // Keys are tried in the order of peer ids, and the listening peer comes last.
   std::ranges::sort(pairs, {}, [](const KeyPair& pair) { return peer_id(pair.public_key); });
   std::vector<AuthorizedPeer> listed;
   for (const KeyPair& pair : pairs) {
@@ -469,7 +469,7 @@ TEST_CASE("a peer that dialled is admitted when the other is restarted with equa
   };
   std::optional<Counted> server;
   server.emplace(io, serve("127.0.0.1:0", "cnn", 1));
-  // This one cannot be dialled.
+  // The server cannot dial this peer.
   Counted dialler(io, {.identity = own,
                        .name = "own",
                        .authorized = {{.name = "server", .key = other.public_key}},
@@ -541,12 +541,12 @@ TEST_CASE("a connection to a control port that stays silent is left to the syste
   const int port = std::stoi(listening.substr(listening.rfind(':') + 1));
   const asio::ip::tcp::endpoint endpoint(asio::ip::make_address("127.0.0.1"),
                                          static_cast<std::uint16_t>(port));
-  // ZeroMQ greets every connection that it gets.
+  // ZeroMQ greets every connection that it accepts.
   const auto is_greeted = [](asio::ip::tcp::socket& socket, int patience_ms) {
     ::pollfd wait{.fd = socket.native_handle(), .events = POLLIN, .revents = 0};
     return ::poll(&wait, 1, patience_ms) > 0;
   };
-  // On a busy machine the second may pass before the test looks.
+  // On a busy machine the second may have passed before the test looks.
   bool is_decided = false;
   for (int attempt = 0; attempt < 10 && !is_decided; ++attempt) {
     asio::io_context io;

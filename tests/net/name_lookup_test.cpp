@@ -1,4 +1,4 @@
-// Host names become numeric addresses while the loop goes on.
+// Host names are turned into numeric addresses while the loop keeps running.
 #include "net/name_lookup.hpp"
 
 #include <asio/io_context.hpp>

@@ -1,4 +1,4 @@
-// Which connection gives way when too many strangers wait, tested with drawn arrivals.
+// Which connection gives way when too many strangers wait, tested with random arrivals.
 #include "net/proving_places.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using Id = ProvingPlaces::Id;
 
 constexpr ProvingPlaces::Options few{.places = 8, .kept_max = 3, .grace = 500ms, .seed = 7};
 
-/// A connection in the test's own books: its age, its source, and whether it is kept.
+/// The test's own record of a connection: its age, its source, and whether it is kept.
 struct Here {
   Time since{};
   std::string source;
@@ -59,7 +59,7 @@ TEST_CASE("of any drawn arrivals only one of the source with the most gives way,
           CHECK(from(here, each.source) <= most);
           if (from(here, each.source) == most && now - each.since >= few.grace) old_ones = true;
         }
-        // Within its grace period it gives way only if no other is past its own.
+        // A connection within its grace period gives way only if no other has passed its own.
         if (now - left.since < few.grace) CHECK_FALSE(old_ones);
         here.erase(*gone);
       }
@@ -93,7 +93,7 @@ TEST_CASE("a partner keeps its place against any number of connections of anothe
 }
 
 TEST_CASE("a partner that is slow keeps its place by chance among a flood of its own source") {
-  // At ten thousand a second, few connections are still there at the end of their grace period.
+  // At ten thousand arrivals a second, few connections survive to the end of their grace period.
   int kept = 0;
   constexpr int rounds = 1000;
   for (int round = 0; round < rounds; ++round) {

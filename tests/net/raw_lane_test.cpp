@@ -1,4 +1,4 @@
-// Lanes whose other end is a bare connection: it may read slowly, and send what no peer sends.
+// Lanes whose other end is a bare connection, which may read slowly or send what no peer sends.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -40,7 +40,7 @@ void set_buffer(int socket, int which, int bytes) {
 /// The lanes of one peer, with an open lane to `raw`.
 class Lanes {
   TemporaryFolder folder_;
-  asio::io_context io_;  ///< Outlives the connections.
+  asio::io_context io_;  ///< Must outlive the connections.
 
  public:
   explicit Lanes(RateLimit::Options messages_max, Duration progress_deadline = 5s)
@@ -59,7 +59,7 @@ class Lanes {
     open();
   }
 
-  /// Opens a lane, or another one after the last was lost.
+  /// Opens a lane, or a new one after the last was lost.
   void open() {
     raw.reset();
     const auto opened = count_of<LaneOpened>(facts);
@@ -86,7 +86,7 @@ class Lanes {
             static_cast<ssize_t>(bytes.size()));
   }
 
-  /// The other end of `raw`.
+  /// The socket at the other end of `raw`.
   int own_socket() const {
     const int there = raw->socket.native_handle();
     for (int socket = 0; socket < 1024; ++socket) {
@@ -138,7 +138,7 @@ TEST_CASE("a lane on which bytes flow stays however long one write takes") {
   const int reading = lanes.raw->socket.native_handle();
   set_buffer(sending, SO_SNDBUF, 32 << 10);
   set_buffer(reading, SO_RCVBUF, 64 << 10);
-  // A write is up to two blocks, which take more than twice the deadline at this rate.
+  // A write contains up to two blocks, which take more than twice the deadline at this rate.
   constexpr double bytes_per_second = 192 << 10;
   const auto bytes = std::make_shared<std::vector<std::byte>>(4 << 20);
   lanes.own->send(

@@ -1,4 +1,4 @@
-// Records in pieces of any length: every reader gets the same records, at the wanted places.
+// Records cut into pieces of any length: every reader gets the same records in the desired memory.
 #include "net/record_reader.hpp"
 
 #include <algorithm>
@@ -30,7 +30,8 @@ struct Sent {
   Bytes bytes;
 };
 
-/// A quarter are as long as possible or one byte shorter; the others are short.
+/// A random record. A quarter of the records have the largest length or one byte less. The others
+/// are short.
 Sent drawn_record(std::uint64_t number, Rng& rng) {
   constexpr std::array kinds{RecordKind::block, RecordKind::block, RecordKind::message,
                              RecordKind::ring_block, RecordKind::lent_block};
@@ -52,7 +53,7 @@ void append(Bytes& stream, const Sent& sent) {
   stream.insert(stream.end(), sent.bytes.begin(), sent.bytes.end());
 }
 
-/// Copies as much of the stream as fits into the room, and returns the number of bytes.
+/// Copies as much of the stream as fits into `room`, and returns the number of bytes.
 std::size_t pour(std::span<const std::byte> stream, std::span<std::byte> room) {
   const std::size_t n = std::min(stream.size(), room.size());
   std::ranges::copy(stream.first(n), room.begin());
@@ -71,7 +72,7 @@ TEST_CASE("records are the same however they are cut, and lie where they are wan
   }
   const std::size_t longest_cut = std::array<std::size_t, 3>{60, 9000, 600000}[rng.below(3)];
 
-  std::map<std::uint64_t, Bytes> places;  // Places of the blocks that are wanted somewhere.
+  std::map<std::uint64_t, Bytes> places;  // Memory for each block that has a given place.
   std::set<std::uint64_t> taken_back;
   const RecordReader::Place place = [&](const RecordHeader& header) -> std::span<std::byte> {
     REQUIRE(header.kind == RecordKind::block);

@@ -1,4 +1,4 @@
-// Lanes between peers that cannot reach each other, through a third one.
+// Lanes between two peers that cannot reach each other, through a third peer.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The first and the third peer open a lane through the second, on which 1000 bytes pass.
+/// The first and the third peer open a lane through the second and send 1000 bytes over it.
 void meet_through_the_second(LinkedPeers& peers) {
   peers.link(0, 1);
   peers.link(1, 2);
@@ -39,7 +39,7 @@ TEST_CASE("two peers that only dial out send each other blocks through a third",
   CHECK(peers[2].lanes->relay_of(peer(0)) == peer(1));
   CHECK(peers[1].lanes->counters().streams_relayed == 1);
   CHECK(peers[1].lanes->counters().bytes_relayed > 400'000);
-  // To the relay, the relayed lane is not a lane of its own.
+  // The relay does not count the relayed lane as one of its own.
   CHECK_FALSE(has_opened(peers[1]));
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("no relay is asked for a peer that is out of reach for a moment only",
   peers[0].relays = {peer(1)};
   peers[0].lanes->reach(peer(2));
   CHECK(peers[1].steps.empty());
-  // A link that comes up resets the count of failures.
+  // When a link comes up, the count of failures is reset.
   peers[0].lanes->reached(peer(2));
   peers[0].lanes->reach(peer(2));
   REQUIRE(peers.until([&] {
@@ -96,7 +96,7 @@ TEST_CASE("a peer that is asked for through a relay first dials by itself", "[un
   peers[2].can_be_dialled = {peer(0)};
   peers[0].lanes->reach(peer(2));
   REQUIRE(peers.until([&] { return peers[2].dialled_directly.contains(peer(0)); }));
-  // The direct dial did not help, and the next offer is taken.
+  // The direct dial did not help, so the next offer is accepted.
   REQUIRE(peers.until([&] {
     peers[0].lanes->reach(peer(2));
     return peers[2].lanes->relay_of(peer(0)) == peer(1);
@@ -134,7 +134,7 @@ TEST_CASE("a lane comes back when its relay has ended it", "[unit]") {
 }
 
 TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link", "[unit]") {
-  // The third peer listens, but at first there is no link to it.
+  // The third peer listens, but at first no link to it exists.
   LinkedPeers peers(3, {1, 2});
   meet_through_the_second(peers);
   REQUIRE(peers[0].lanes->relay_of(peer(2)) == peer(1));
@@ -149,7 +149,7 @@ TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link",
 }
 
 TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[unit]") {
-  // The link comes up, but neither of the two has a port for lanes.
+  // The link comes up, but neither of its ends has a port for lanes.
   LinkedPeers peers(3, {1});
   meet_through_the_second(peers);
   peers.link(0, 2);
@@ -160,7 +160,7 @@ TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[
   peers.send(0, 2, 1000);
   REQUIRE(peers.until([&] { return peers[2].received == 2000; }));
   CHECK(peers[0].lanes->relay_of(peer(2)) == peer(1));
-  // The lane stays now.
+  // From now on the relayed lane stays.
   peers[0].lanes->prefer_direct(peer(2));
   peers.send(0, 2, 1000);
   REQUIRE(peers.until([&] { return peers[2].received == 3000; }));
@@ -209,7 +209,7 @@ TEST_CASE("a byte budget asks for a pause as soon as a second's worth is spent",
   CHECK(budget.charge(begin, 1000) == Duration{});
   CHECK(budget.charge(begin, 500) == 500ms);
   CHECK(budget.charge(begin + 500ms, 0) == Duration{});
-  // Unused budget of more than a second is not saved.
+  // Unused budget is saved for at most a second.
   CHECK(budget.charge(begin + 60s, 2000) == 1s);
 }
 

@@ -58,7 +58,7 @@ TEST_CASE("only what lies in lent memory has a place, and only that can be borro
 
 TEST_CASE("memory of huge pages that the system may lack is not borrowed") {
   const Descriptor huge(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
-  if (!huge) return;  // This system has no such files.
+  if (!huge) return;  // This system does not support such files.
   REQUIRE(::ftruncate(huge.get(), off_t{1} << 36) == 0);
   REQUIRE(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
   CHECK_FALSE(BorrowedBuffer::map(huge));
@@ -83,11 +83,11 @@ TEST_CASE("memory is handed out once at a time, and what was freed becomes one p
     }
   }
   held.clear();
-  // The memory is one piece again, so all of it can be allocated at once.
+  // The memory is one piece again, so it can be allocated all at once.
   const std::size_t whole = std::size_t{1} << 36;
   void* const all = lent->allocate(whole);
   CHECK(lent->place_of({static_cast<const std::byte*>(all), whole}) == 0);
-  // When the buffer is full, it allocates ordinary memory.
+  // A full buffer allocates ordinary memory.
   Floats more(100, lent.get());
   CHECK_FALSE(lent->place_of(std::as_bytes(std::span(more))));
   lent->deallocate(all, whole);
@@ -106,7 +106,7 @@ TEST_CASE("the newest freed blocks keep their pages, and older ones give them ba
       std::ranges::count_if(blocks, [](std::byte* block) { return *block == std::byte{1}; });
   CHECK(kept == 16);
   CHECK(*blocks.front() == std::byte{});
-  CHECK(allocate() == blocks[4]);  // The oldest that kept its pages.
+  CHECK(allocate() == blocks[4]);  // This is the oldest block that kept its pages.
 }
 
 }  // namespace

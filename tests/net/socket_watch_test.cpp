@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Two connected sockets, one of them watched.
+/// Two connected sockets. One of them is watched.
 struct Watched {
   explicit Watched(Duration rest) {
     for (zmq::socket_t* socket : {&sender, &receiver}) socket->set(zmq::sockopt::linger, 0);
@@ -70,7 +70,7 @@ TEST_CASE("a socket rests after input and then is read in one call") {
   const int calls = watched.calls;
   watched.send("two");
   watched.send("three");
-  // Only the end of the rest lets the loop go on.
+  // The loop can continue only when the rest ends.
   while (watched.read.size() < 3 && watched.io.run_one_for(10s) > 0) {
   }
   CHECK(watched.read == std::vector<std::string>{"one", "two", "three"});

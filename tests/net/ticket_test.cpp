@@ -1,4 +1,4 @@
-// Tickets as text, and the keys that follow from them.
+// Tickets as text, and the keys that follow from a ticket.
 #include "net/ticket.hpp"
 
 #include <catch2/catch.hpp>
@@ -28,7 +28,7 @@ TEST_CASE("a ticket is read as it was written") {
   CHECK(read.ticket.secret == ticket.secret);
   CHECK(read.ticket.expires_s == ticket.expires_s);
   CHECK(to_text(read.ticket) == text);
-  // A ticket fits into one message, and a shell takes it as one word.
+  // A ticket is short enough to be sent as one message, and a shell takes it as one word.
   CHECK(text.size() < 200);
   CHECK(
       text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") ==

@@ -1,4 +1,4 @@
-// Frames survive the wire, and nothing else does: truncated, padded, forged and random bytes.
+// Frames survive the wire. Truncated, padded, forged and random bytes do not.
 #include "net/wire.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr float marker = 0.625F;  // Its bits are found in a frame and replaced.
+constexpr float marker = 0.625F;  // Tests find its bits in a frame and replace them.
 constexpr ConservationChecksum checksum = {1, -2, 3, -4,
                                            5, -6, 7, std::numeric_limits<std::int64_t>::min()};
 
@@ -136,7 +136,7 @@ ExamAnswer full_exam_answer() {
 }
 
 /// One frame of every kind with every field set. Adjacent fields of one type are named, so that
-/// exchanging them fails to compile or changes the bytes.
+/// swapping them fails to compile or changes the bytes.
 std::vector<Frame> one_of_each() {
   const PeerId owner{0xfedcba9876543210};
   const TransferId id{owner, 0x0102030405060708, 9, TransferKind::mixing, 0x12345678};
@@ -213,7 +213,7 @@ Bytes bytes_of(std::initializer_list<int> values) {
   return bytes;
 }
 
-/// The frame with the bits of `marker` replaced.
+/// The frame with the bits of `marker` replaced by those of `value`.
 Bytes with_float(Bytes bytes, float value) {
   const auto bits_of = [](float f) {
     const auto bits = std::bit_cast<std::uint32_t>(f);
@@ -228,7 +228,7 @@ Bytes with_float(Bytes bytes, float value) {
   return bytes;
 }
 
-/// Equality, from the fields of messages and of all structs in them.
+/// True if all fields of the two messages, and of the structs in them, are equal.
 template <class T>
 bool is_same(const T& a, const T& b) {
   if constexpr (requires { a.index(); }) {
@@ -249,7 +249,7 @@ bool mentions(const Decoded& decoded, const std::string& text) {
   return !decoded.frame && decoded.problem.find(text) != std::string::npos;
 }
 
-/// The law for any bytes: they decode to a frame with exactly these bytes, or to a problem.
+/// True if the bytes decode to a frame that encodes back to them, or to a problem.
 bool sound(const Bytes& bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return !decoded.problem.empty();
@@ -289,8 +289,8 @@ TEST_CASE("the bytes of a frame do not change by accident", "[unit]") {
                   1, 0, 0, 0,                  // One agreement.
                   1, 0, 0, 0, 'x', 1,   0, 0, 0, 'y', 1}));
 
-  // All kinds at once. If this changes, the wire has changed: raise wire_version with it, once
-  // there is a release that speaks it.
+  // All kinds of frames together. If the hash changes, the wire format has changed. Once a release
+  // uses this version, raise wire_version as well.
   std::string all;
   for (const Frame& frame : one_of_each()) {
     for (const std::byte byte : encode(frame)) all += std::to_integer<char>(byte);
@@ -302,7 +302,7 @@ TEST_CASE("every truncation of every kind is refused", "[unit]") {
   for (const Frame& frame : one_of_each()) {
     const Bytes bytes = encode(frame);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
-      // A separate copy, so that the sanitizers see reads past the end.
+      // A separate copy, so that the sanitizers notice reads past the end.
       const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));
       const Decoded decoded = decode(cut);
       INFO("kind " << std::to_integer<int>(bytes[1]) << " cut to " << length);
@@ -344,7 +344,7 @@ TEST_CASE("transfers of an unknown kind are refused", "[unit]") {
   }
 }
 
-/// An element that counts how many were made.
+/// An element type that counts how many elements have been made.
 struct Counted {
   static inline int made = 0;
   Counted() { ++made; }
@@ -372,7 +372,7 @@ TEST_CASE("size bombs are refused without allocation", "[unit]") {
   CHECK_NOTHROW(read_counted(bytes_of({2, 0, 0, 0, 0, 0})));
   CHECK(Counted::made == 2);
 
-  // The same in frames: a nack (kind 19) and a hello (kind 1), each with a false length.
+  // Frames with the same fault: a nack (kind 19) and a hello (kind 1), each with a false length.
   CHECK(mentions(decode(bytes_of({7, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})),
                  "4294967295 elements is over the limit of 1024"));
   CHECK(mentions(decode(bytes_of({7, 19, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0})),
@@ -399,11 +399,11 @@ TEST_CASE("limits of strings and lists hold on both sides", "[unit]") {
   hello.agreement.resize(archive_elements_max + 1);
   CHECK_THROWS_AS(encode(hello), ArchiveError);
 
-  // Every part is within its limit, but the whole is not.
+  // Every part is within its limit, but the whole frame is not.
   hello.agreement.assign(17, {std::string(archive_string_bytes_max, 'x'), ""});
   CHECK_THROWS_AS(encode(hello), ArchiveError);
 
-  // The reader's own limit, with enough bytes: a name of 4097.
+  // Tests the reader's own limit, with enough bytes for a name of 4097 bytes.
   Bytes bytes = bytes_of({7, 1, 1, 0x10, 0, 0});
   bytes.resize(8192, std::byte{'x'});
   CHECK(mentions(decode(bytes), "over the limit of 4096"));
@@ -421,7 +421,7 @@ TEST_CASE("no answer to a ballot carries more links or stages than others take",
   CHECK(decode(encode(Message(Promise{{}, answer}))).frame);
   answer.holdings.resize(stage_holdings_max + 1);
   CHECK_THROWS_AS(encode(Message(Promise{{}, answer})), ArchiveError);
-  // The reader's own limit, with enough bytes: the count follows ballot, version and speed.
+  // Tests the reader's own limit with enough bytes. The count follows ballot, version and speed.
   const std::size_t count = 2 + 20 + 24 + 4;
   REQUIRE(bytes[count] == std::byte{link_reports_max});
   bytes[count] = std::byte{link_reports_max + 1};
@@ -445,7 +445,7 @@ TEST_CASE("an enumeration out of range is refused", "[unit]") {
     CHECK(decode(refuse).frame.has_value() == (value <= static_cast<int>(Reason::doubtful)));
 
     // A member ends with state, accuser (8 bytes), layout hash (8), version (8), step (8), rate
-    // (4), phase, whether there are a trial and work, and the signature (64).
+    // (4), phase, a flag each for trial and work, and the signature (64).
     Bytes nack = encode(Message(Nack{1, {Member{}}}));
     const std::size_t end = nack.size() - 64;
     nack[end - 3] = static_cast<std::byte>(value);
@@ -460,7 +460,7 @@ TEST_CASE("numbers in reports of work take as many bytes as they need, and no mo
   const auto frame_of = [](const WorkDone& work) {
     return encode(Message(Ping{1, {0, 0, Phase::training, {}, work}, {}}));
   };
-  constexpr int at = 25;  // The samples follow sequence, step, rate, phase and two flags.
+  constexpr int at = 25;  // Samples come after sequence, step, rate, phase and two flags.
   using Sized = std::pair<std::uint64_t, std::size_t>;
   for (const auto& [samples, bytes] : {Sized(127, 1), Sized(128, 2), Sized(~0ULL, 10)}) {
     const Bytes frame = frame_of({.samples = samples});
@@ -535,7 +535,7 @@ TEST_CASE("numbers that are not finite are refused on both sides", "[unit]") {
   CHECK(decode(with_float(encode(Message(Accept{{}, marker, 0, 0, {}})), -0.0F)).frame);
 }
 
-/// A type that is nested as deeply as its bytes say.
+/// A type that nests as deeply as its bytes say.
 struct Nested {
   std::vector<Nested> inside;
 };
@@ -568,10 +568,10 @@ TEST_CASE("random bytes never throw and what is taken is what encode writes", "[
   for (int i = 0; i < 100000; ++i) {
     Bytes bytes(rng.below(200));
     for (std::byte& byte : bytes) {
-      // Mostly small values, because longer lengths would rarely be met.
+      // Most values are small, because few inputs would have enough bytes for large lengths.
       byte = static_cast<std::byte>(rng.chance(0.7) ? rng.below(3) : rng.below(256));
     }
-    // A valid version and kind, to get past the first checks.
+    // Use a valid version and kind, to get past the first checks.
     if (bytes.size() >= 2 && rng.chance(0.9)) {
       bytes[0] = std::byte{wire_version};
       bytes[1] = static_cast<std::byte>(rng.chance(0.1) ? 1 + rng.below(2) : 16 + rng.below(15));
@@ -579,7 +579,7 @@ TEST_CASE("random bytes never throw and what is taken is what encode writes", "[
     if (!sound(bytes)) FAIL("round " << i);
     taken += decode(bytes).frame.has_value();
   }
-  CHECK(taken > 50);  // Otherwise this tested refusals only.
+  CHECK(taken > 50);  // Otherwise the test has seen only refusals.
 }
 
 TEST_CASE("a frame with one byte changed never throws and is refused or another frame", "[unit]") {

@@ -1,4 +1,4 @@
-// A loop that busy-polls runs the same handlers as one that sleeps, and gives way to programs.
+// A loop that busy-polls runs the same handlers as one that sleeps, and yields to other programs.
 #include "peer/host/adaptive_spin_wait.hpp"
 
 #include <asio/executor_work_guard.hpp>
@@ -45,7 +45,7 @@ TEST_CASE("a thread does not poll for what holds already") {
 
 TEST_CASE("a thread polls until something holds") {
   int looks = 0;
-  // If other programs keep the processor, polling may end before the third look.
+  // If other programs keep the processor busy, polling may end before the third look.
   for (int attempt = 0; attempt < 1000 && looks < 3; ++attempt) {
     AdaptiveSpinWait spin_wait;
     looks = 0;
@@ -89,7 +89,8 @@ TEST_CASE("beside programs that compute it is slept, for longer each time that t
     CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
-  // No program was found for so long that programs count as gone, and detection starts afresh.
+  // For a long time no other program was found. So programs count as gone, and detection starts
+  // from the beginning.
   now += 3200ms + 3201ms;
   for (int count = 0; count < 10; ++count) {
     CHECK(spin_wait.is_awake(now));

@@ -1,4 +1,4 @@
-// A network with random faults whose peers agree on generations: messages are late, repeated or
+// Peers that agree on generations over a faulty random network: messages are late, repeated or
 // lost, and peers die, stop or are cut off.
 #pragma once
 
@@ -79,7 +79,8 @@ class Agreeing {
     now_ = end;
   }
 
-  /// Runs with every kind of fault until the network heals, and then without faults.
+  /// Runs with every kind of fault until the network heals, then starts the recovery without
+  /// faults.
   void live_through_it() {
     while (now_ < Time(weather_.heals_at) && broken.empty()) {
       run_until(now_ + from_seconds(2 * faults_.uniform() * seconds(weather_.faults_every)));
@@ -93,7 +94,7 @@ class Agreeing {
     }
   }
 
-  /// True if all running peers are in one generation, and no other peer is in it.
+  /// True if all running peers are in one generation that contains no other peer.
   bool is_one() const {
     const Generation* first = nullptr;
     std::size_t there = 0;
@@ -118,7 +119,7 @@ class Agreeing {
     tell_candidates(i);
   }
 
-  std::string broken;  ///< The first broken rule.
+  std::string broken;  ///< The first rule that was broken; empty: none.
 
  private:
   const ReplicaPlanner planner_{{.elements = 1000}};
@@ -148,19 +149,19 @@ class Agreeing {
     std::unique_ptr<Agreement> agreement;
     std::uint32_t incarnation = 0;
     bool stopped = false;
-    bool gone = false;  ///< True if it never comes back.
+    bool gone = false;  ///< True if the peer never comes back.
     std::vector<Event> backlog;
     std::set<std::size_t> blind;
-    std::uint64_t generation = 0;  ///< Key of the generation that it works in.
+    std::uint64_t generation = 0;  ///< Key of the generation that the peer works in.
     bool fetching = false;
     /// For each collective of each generation, the peers that are ready.
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<std::size_t>> ready;
     Time armed = never;
     Time progress{};
     std::optional<Time> newcomers;
-    std::set<std::uint64_t> left;         ///< Generations that it has left.
-    GenerationId answered;                ///< Newest ballot that it answered in this incarnation.
-    std::optional<ModelVersion> version;  ///< The version that it gave in that answer.
+    std::set<std::uint64_t> left;         ///< Generations that the peer has left.
+    GenerationId answered;                ///< Newest ballot answered in this incarnation.
+    std::optional<ModelVersion> version;  ///< The version that the peer gave in that answer.
   };
 
   static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }
@@ -209,7 +210,7 @@ class Agreeing {
     put(std::chrono::milliseconds(100), i, i, Look{});
   }
 
-  /// A peer's report on its links: some have figures, some are missing, some are impossible.
+  /// A peer's reports on its links: some have figures, some are missing, some are impossible.
   std::vector<LinkReport> holdings(std::size_t i, std::uint32_t incarnation) const {
     using Limits = std::numeric_limits<float>;
     constexpr std::array lies = {0.0F,
@@ -371,7 +372,7 @@ class Agreeing {
     put(at - now_, i, i, Tick{});
   }
 
-  /// How the all-reduce reacts to a new state of the agreement.
+  /// Reacts to a new state of the agreement as the all-reduce does.
   void follow(std::size_t i) {
     Peer& peer = peers_[i];
     const Generation* generation = peer.agreement->generation();
@@ -457,7 +458,7 @@ class Agreeing {
     begin_operation(i);
   }
 
-  /// Looks for peers that are missing in the generation, and for a generation that makes no
+  /// Looks for peers that are missing from the generation, and for a generation that makes no
   /// progress.
   void look(std::size_t i, Effects& out) {
     Peer& peer = peers_[i];
@@ -496,7 +497,7 @@ class Agreeing {
   Time now_{};
   bool healed_ = false;
   bool one_way_ = false;
-  std::vector<bool> sides_;  ///< The side of each peer in a partition. Empty if there is none.
+  std::vector<bool> sides_;  ///< The side of each peer in a partition. Empty: no partition.
   std::vector<Peer> peers_;
   std::priority_queue<Event> events_;
   std::uint64_t number_ = 0;

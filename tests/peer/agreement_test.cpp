@@ -1,5 +1,5 @@
-// The agreement by itself. In random networks, all peers that run a generation run the same one,
-// and in the end all are in it. In scripts it sends the required messages.
+// The agreement by itself. In random networks all peers that run a generation run the same one, and
+// in the end it contains all peers. In scripts the agreement sends the required messages.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ TEST_CASE("in two thousand drawn networks all who run a generation run the same 
 
 TEST_CASE("measured links decide on order and algorithm for all and for as long as they say so",
           "[unit]") {
-  // The first peer proposes. The test hands it the others' answers.
+  // The first peer proposes. The test passes the other peers' answers to it.
   const std::vector<PeerId> peers{PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}, PeerId{5}};
   const auto reports = [&](PeerId from, float slow) {
     std::vector<LinkReport> links;
@@ -109,7 +109,8 @@ TEST_CASE("measured links decide on order and algorithm for all and for as long 
   const Generation around = agree(1e8F);
   CHECK(distance(around) == 2);
   CHECK(around.slowest.bytes_per_second == Approx(1e9));
-  // An order that is not better is not adopted, and a generation without news keeps the old one.
+  // An order that is no better is not adopted, and a generation without new reports keeps the old
+  // order.
   CHECK(agree(1e9F).order == around.order);
   CHECK(agree({}).order == around.order);
 }
@@ -199,7 +200,7 @@ TEST_CASE("a peer whose ballot is void sends no answer to itself", "[unit]") {
   first.tick(Time(0s), planner, out);
   const GenerationId later{first.promised().number + 1, 0, PeerId{2}};
   first.receive(Time(1ms), PeerId{2}, Message(Preempted{later}), planner, out);
-  // It waits for the later ballot. News of its peers change nothing about that.
+  // The first peer waits for the later ballot. News of its peers does not change that.
   first.set_candidates(Time(2ms), {PeerId{1}, PeerId{2}, PeerId{3}});
   Effects waits;
   for (Time now(2ms); now < Time(1s); now = first.deadline()) first.tick(now, planner, waits);
@@ -232,7 +233,7 @@ TEST_CASE(
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
-  second.disturb(Time(0s), {PeerId{3}}, out);  // This is no news.
+  second.disturb(Time(0s), {PeerId{3}}, out);  // Blaming the same peer again is no news.
   REQUIRE(out.messages.size() == 2);
   const auto* halt = std::get_if<EndGeneration>(&out.messages.front().message);
   REQUIRE(halt != nullptr);
@@ -243,7 +244,8 @@ TEST_CASE(
       Message(installed({ballot, {PeerId{1}, PeerId{2}}, {PeerId{1}, PeerId{2}}, {1, 1}, {}})),
       planner, out);
   REQUIRE(second.generation() != nullptr);
-  // These come from a peer that is not in the generation, and from an earlier generation.
+  // The first message blames a peer that is not in the generation. The second is about an earlier
+  // generation.
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{ballot, {PeerId{3}}}), planner, out);
   second.receive(Time(0s), PeerId{1}, Message(EndGeneration{{.proposer = PeerId{1}}, {PeerId{1}}}),
                  planner, out);
@@ -260,7 +262,8 @@ TEST_CASE("generations that end before anything is done do not follow each other
   first.set_candidates(Time(0s), {PeerId{1}, PeerId{2}});
   first.disturb(Time(0s), {}, out);
   Time now(0s);
-  // The time from the end of a generation that lasted this long to the ballot for the next one.
+  // The time from the end of a generation that lasted for `lasts` to the ballot for the next
+  // generation.
   const auto pause = [&](Duration lasts, bool has_operation) {
     first.tick(now, planner, out);
     first.receive(now, PeerId{2}, Message(Promise{.ballot = first.promised()}), planner, out);
@@ -275,7 +278,7 @@ TEST_CASE("generations that end before anything is done do not follow each other
     return now - end;
   };
   CHECK(pause(10ms, true) == 0ms);
-  CHECK(pause(10ms, false) == 0ms);  // The cause of its end may be gone, so there is no pause yet.
+  CHECK(pause(10ms, false) == 0ms);  // The cause may be gone, so there is no pause yet.
   CHECK(pause(10ms, false) == 290ms);
   CHECK(pause(0ms, false) == 300ms);
   CHECK(pause(1s, false) == 0ms);
@@ -313,7 +316,7 @@ TEST_CASE("a slow peer takes no fewer samples than a plan must give to each", "[
   };
   CHECK(shares(1) == std::vector<std::uint32_t>{42, 41, 41, 4});
   CHECK(shares(8) == std::vector<std::uint32_t>{40, 40, 40, 8});
-  // No plan can give more than the batch to all.
+  // No plan can give all peers together more than the batch.
   CHECK(shares(1000) == std::vector<std::uint32_t>{32, 32, 32, 32});
 }
 
@@ -365,20 +368,20 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   };
   CHECK(begins({assignment(0, 1), assignment(1, 2)}));
   CHECK(begins({assignment(0, 1), assignment(1, 1), assignment(1, 2)}));
-  // A stage is carried by a stranger.
+  // Here a stranger carries a stage.
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 3)}));
-  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));  // No peer has the first stage.
+  CHECK_FALSE(begins({assignment(1, 1), assignment(1, 2)}));  // Here no peer has the first stage.
   CHECK_FALSE(begins({assignment(0, 1), assignment(1, 2), assignment(1, 2)}));
   CHECK_FALSE(begins({assignment(0, 2), assignment(1, 2), assignment(2, 1)}));
-  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // This peer has no stage.
-  // Where micro-batches go both ways, a peer also carries the mirror image of its stage.
+  CHECK_FALSE(begins({assignment(0, 1), assignment(1, 1)}));  // Here this peer has no stage.
+  // If micro-batches go both ways, a peer also carries the mirror image of its stage.
   const StagePlanner both_ways({1, 1}, 8, {.mirrored = true});
   Generation generation{.order = {PeerId{1}, PeerId{2}}, .shares = {1, 1}};
   generation.assignments = {assignment(0, 1), assignment(1, 2)};
   CHECK(both_ways.problem(generation) == "it assigns a stage without its mirror image");
   generation.assignments = {assignment(0, 1), assignment(1, 1)};
   CHECK(both_ways.problem(generation).empty());
-  // Slices of a stage belong to it, and have no mirror images of their own.
+  // Slices belong to their stage and have no mirror images of their own.
   const StagePlanner in_groups(
       {1, 1}, 8, {.mirrored = true, .parts = StageParts({2, 2}), .group = {.least = 1, .most = 2}});
   generation.assignments = {assignment(0, 1), assignment(1, 1), assignment(2, 1), assignment(4, 1),
@@ -403,7 +406,7 @@ TEST_CASE("peers of a pipeline that all leave end at the newest version of which
     peer.set_candidates(Time{}, both);
     return peer;
   };
-  // Both have done their part of the eighth step, but the second does not know it of the first.
+  // Both have done their part of the eighth step, but the second does not know that the first has.
   Agreement first = leaving(0, eighth, {eighth});
   Agreement second = leaving(1, seventh, {seventh, eighth});
   Effects out;

@@ -1,5 +1,5 @@
-// Peers without a model, whose programs average arrays: modes, memberships and replicas of a whole
-// swarm, on a network that delivers at once and in order.
+// Whole swarms of peers without a model, whose programs average arrays: modes, memberships and
+// replicas, on a network that delivers at once and in order.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -56,7 +56,7 @@ struct Averager {
                 signer_of(self), Rng(1)),
         replica(calls.learner(), 0) {}
 
-  /// The program gives an array, whose memory stays the same, and goes on.
+  /// The program gives an array, which stays in the same place, and continues.
   std::uint64_t give(Array values, float weight = 1) {
     Array& array = arrays.emplace_back(std::move(values));
     return calls.give(
@@ -66,7 +66,7 @@ struct Averager {
              [&array](std::span<const float> from) { std::ranges::copy(from, array.begin()); }},
         weight);
   }
-  /// The end of a call; nullopt while the call is under way.
+  /// The result of a call; nullopt while the call is in progress.
   std::optional<Mean> ended(std::uint64_t call) {
     if (calls.wait(call, Duration{}) != MeanCalls::Waited::is_done) return std::nullopt;
     return calls.take(call);
@@ -83,7 +83,7 @@ struct Averager {
   PeerId self;
   MeanCalls calls;
   std::deque<Array> arrays;
-  std::uint64_t taken = 0;  ///< Arrays that the replica has taken.
+  std::uint64_t taken = 0;  ///< Number of arrays that the replica has taken.
   AllReduceMode mode;
   Membership members;
   WholeReplica replica;
@@ -93,7 +93,7 @@ struct Averager {
     return calls.wait(call, Duration{}) == MeanCalls::Waited::is_done;
   }
 
-  bool is_cut_off = false;  ///< Nothing is delivered to it or from it.
+  bool is_cut_off = false;  ///< True if nothing is delivered to or from this peer.
 };
 
 struct Swarm {
@@ -120,7 +120,8 @@ struct Swarm {
 
   Averager& at(std::uint64_t peer) { return *peers.at(PeerId{peer}); }
 
-  /// Delivers everything and runs all jobs that can run, while two seconds pass.
+  /// Delivers everything and runs all jobs that can run, while two seconds pass. Stops early once
+  /// `is_enough`.
   void settle(const std::function<bool()>& is_enough = [] { return false; }) {
     for (int round = 0; round < 400 && !is_enough(); ++round) {
       now += std::chrono::milliseconds(5);
@@ -147,7 +148,7 @@ struct Swarm {
     run_jobs(peer);
   }
 
-  /// Runs the oldest job, up to the array that it waits for.
+  /// Runs the oldest job up to the array that it waits for.
   void run_jobs(Averager& peer) {
     if (peer.jobs.empty()) return;
     Job& job = peer.jobs.front();
@@ -210,13 +211,13 @@ struct Swarm {
     }
   }
 
-  /// The peer has died, and all others know it.
+  /// Kills the peer, and all other peers know it.
   void kill(std::uint64_t peer) {
     peers.erase(PeerId{peer});
     tell_others_of_loss(PeerId{peer});
   }
 
-  /// The others have lost the peer, which does not know this.
+  /// Cuts the peer off. The others notice, but the peer itself does not.
   void cut_off(std::uint64_t peer) {
     at(peer).is_cut_off = true;
     tell_others_of_loss(PeerId{peer});
@@ -236,7 +237,7 @@ struct Swarm {
   std::optional<PeerId> slow;
 };
 
-/// An array of whole numbers, whose means are exact for two and four peers.
+/// An array of whole numbers, whose means over two and four peers are exact.
 Array array_of(std::uint64_t peer, std::size_t length) {
   Array array(length);
   for (std::size_t i = 0; i < length; ++i) array[i] = static_cast<float>(4 * peer * (i % 50 + 1));
@@ -287,11 +288,11 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
-  // There is no mean if the sound code of the hostile peer adds the values first.
+  // There is no mean if the hostile peer's own, correct code adds the values first.
   std::size_t witnesses = 0;
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
     Swarm swarm(4);
-    // The sum with one sound array is just finite.
+    // The sum with one honest array is just finite.
     const float huge = std::numeric_limits<float>::max() - 1.2e35F;
     for (std::uint64_t peer = 1; peer <= 4; ++peer) {
       swarm.at(peer).give(Array(200, peer == hostile ? huge : 0.9F * largest_in_array));
@@ -352,7 +353,7 @@ TEST_CASE("a mean that some have got reaches the others when a peer dies", "[uni
   CHECK_FALSE(late->is_missed);
   CHECK(late->peers == 3);
   CHECK(swarm.at(2).arrays == swarm.at(1).arrays);
-  // The next call belongs to the other two peers.
+  // The next call is made by the other two peers only.
   for (std::uint64_t peer = 1; peer <= 2; ++peer) swarm.at(peer).give(array_of(peer, 4));
   swarm.settle();
   CHECK(swarm.at(2).ended(2)->peers == 2);
@@ -479,7 +480,7 @@ TEST_CASE("a peer that was away for its present call takes over the mean of the 
   swarm.let_back(3);
   const auto mean = swarm.at(3).ended(1);
   REQUIRE(mean);
-  // A mean of a different length does not belong to the call that it has made.
+  // A mean of a different length does not belong to the call that the peer has made.
   CHECK(mean->is_missed == !is_alike);
   CHECK(swarm.at(3).arrays.back() == (is_alike ? Array{4, 8, 12} : Array{1, 1}));
   CHECK(mean->peers == (is_alike ? 2 : 0));
@@ -490,7 +491,7 @@ TEST_CASE("peers with arrays of unlike lengths all end and say which differs", "
   Swarm swarm(count);
   for (std::uint64_t peer = 1; peer <= count; ++peer) swarm.at(peer).give(array_of(peer, 30));
   swarm.settle();
-  // One program comes last.
+  // One program gives its array last.
   for (std::uint64_t peer = 2; peer < count; ++peer) swarm.at(peer).give(array_of(peer, 300));
   swarm.at(count).give(array_of(count, 301));
   swarm.settle();
@@ -509,7 +510,7 @@ TEST_CASE("peers with arrays of unlike lengths all end and say which differs", "
 }
 
 TEST_CASE("peers with arrays of unlike lengths make no mean once others have ended", "[unit]") {
-  // The program of the third peer gives its array before or after the others end.
+  // The third peer's program gives its array before or after the others leave.
   const bool is_late = GENERATE(false, true);
   Swarm swarm(3);
   swarm.at(1).give(array_of(1, 300));

@@ -1,4 +1,4 @@
-// Batch norms are refused where no peer's statistics would fit the model.
+// Batch norms are refused in configs where no peer's statistics would fit the model.
 #include "peer/config/batch_norm_problems.hpp"
 
 #include <catch2/catch.hpp>

@@ -120,7 +120,7 @@ TEST_CASE("pins that cannot hold are refused", "[unit]") {
              Catch::Contains("a table, as { desk = 0 }"));
   CHECK(only_problem("[run]\nmode = \"allreduce\"\n[pipeline]\npins = { desk = 0 }\n").reason ==
         "has no effect here");
-  // A cut that is wrong itself is the only problem.
+  // If the number of stages itself is wrong, that is the only problem.
   CHECK(only_problem("[run]\nmode = \"pipeline\"\n[pipeline]\nstages = 0\npins = { a = 7 }\n")
             .place == "a.toml:4: pipeline.stages");
 }
@@ -183,7 +183,7 @@ TEST_CASE("a batch grows only where all samples are counted and the rate does no
             .reason.find("69632") != std::string::npos);
   CHECK(only_problem("[train]\nschedule = \"growing_batch\"\n").remedy.find("step_at") == 4);
   CHECK(only_problem("[train]\nbatch_factor = 4\n").reason == "has no effect here");
-  // Every remedy is sound.
+  // The remedies lead to a valid config.
   sound("[run]\nbudget = \"peer\"\n[train]\nschedule = \"step\"\nstep_at = [100]\n");
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("peers tell each other a long list of layers by its hash", "[unit]") {
     return found->second;
   };
   CHECK_THAT(told(1, "10"), Catch::Contains("dense"));
-  // A hello has room for 4,096 characters of one field.
+  // A hello has room for 4,096 characters in one field.
   CHECK(told(200, "10").size() < 100);
   CHECK(told(200, "10") != told(200, "11"));
 }
@@ -361,7 +361,7 @@ TEST_CASE("a target accuracy needs a budget of the swarm, or a pipeline", "[unit
   CHECK(only_problem("[run]\ntarget_accuracy = 90\n").reason.starts_with("out of range"));
   CHECK(only_problem("[run]\ntarget_every_epochs = 2\n").reason == "has no effect here");
   CHECK(has_target(sound("[run]\nmode = \"pipeline\"\ntarget_accuracy = 0.9\n")));
-  // Peers with other targets would not end together.
+  // Peers with different targets would not stop together.
   const Config same = sound("[run]\nseed = 1\n");
   CHECK(agreement(same) != agreement(config));
 }

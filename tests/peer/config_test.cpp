@@ -28,7 +28,7 @@
 namespace gv {
 namespace {
 
-/// The reference of all keys, with one table for each section.
+/// The reference page of all keys, with one table for each section.
 std::string config_reference() {
   std::string text;
   std::string_view section;
@@ -102,9 +102,9 @@ TEST_CASE("an empty file means the defaults", "[unit]") {
 }
 
 TEST_CASE("every setting reads back what it shows", "[unit]") {
-  // Finds a key that is bound to the wrong field, and a default outside its own range.
+  // Detects a key that is bound to the wrong field, or a default outside its own range.
   for (const Setting<Config>& setting : config_settings()) {
-    // These have no default.
+    // These settings have no default.
     if (setting.path() == "data.folder" || setting.path() == "data.centres") continue;
     const std::string text = "value = " + setting.show(Config{});
     INFO(setting.section << "." << setting.key << ": " << text);
@@ -118,7 +118,7 @@ TEST_CASE("every setting reads back what it shows", "[unit]") {
 }
 
 TEST_CASE("no two settings share a field", "[unit]") {
-  // Each setting gets a different value; all others must still show their defaults.
+  // Each setting in turn gets a different value. All others must still show their defaults.
   for (const Setting<Config>& setting : config_settings()) {
     const Config config = with_another(setting);
     INFO(setting.path());
@@ -263,7 +263,7 @@ TEST_CASE("names of earlier versions are refused with what they are now", "[unit
   const std::string allreduce = "[run]\nmode = \"allreduce\"\n";
   CHECK(remedy(allreduce + "[allreduce]\nkeep_per_block = 8\n") == "write top_k_per_512");
 
-  // An old section is reported once, and its keys are checked as those of the new one.
+  // An old section is reported only once, and its keys are checked as keys of the new section.
   const Problem section = only_problem(allreduce + "[ring]\nperiod = 4\n");
   CHECK(section.place == "a.toml:3: [ring]");
   CHECK(section.reason == "was renamed");
@@ -400,7 +400,7 @@ TEST_CASE("models known by name expand with the outputs of the data", "[unit]") 
 
 namespace {
 
-/// The methods of all convolutions, in the order of the layers.
+/// The methods of all convolutions in the order of the layers.
 std::string convolution_methods(const std::vector<LayerPlan>& layers) {
   std::string words;
   for (const LayerPlan& layer : layers) {
@@ -416,8 +416,8 @@ std::string convolution_methods(const std::vector<LayerPlan>& layers) {
 
 TEST_CASE("the convolutions of the configs that come with the program have these methods",
           "[unit]") {
-  // Two blocks of each width. The first one but of the first width halves the image, and ends in a
-  // projection. Images of the last width have 4 rows.
+  // There are two blocks of each width. Except for the first width, the first block halves the
+  // image and ends in a projection. Images of the last width have 4 rows.
   const std::string blocks = "winograd winograd winograd winograd ";
   const std::string halving = "direct winograd direct winograd winograd ";
   const std::map<std::string, std::string> expected = {
@@ -462,7 +462,7 @@ TEST_CASE("ternary weights are of the model and of every kind of it", "[unit]") 
     const std::string model = "[model]\nkind = \"" + std::string(kind) + "\"\n";
     const Config config = sound(model + "weights = \"ternary\"\n");
     CHECK(model_spec(config.model, 10).weights == WeightValues::ternary);
-    // Peers that compute with other weights do not mix.
+    // Peers do not mix if the kinds of values of their weights differ.
     CHECK(agreement(config) != agreement(sound(model)));
   }
   CHECK(only_problem("[model]\nweights = \"binary\"\n").remedy.find("ternary") !=
@@ -500,7 +500,7 @@ TEST_CASE("the page of settings says what the table of settings says", "[unit]")
       "equal on all "
       "peers of a run, and a peer\nthat differs is told which one.\n\n" +
       config_reference();
-  // Rewrites the page on request; a person then reads the diff.
+  // Rewrites the page on request. The diff must then be reviewed.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});
@@ -513,7 +513,7 @@ TEST_CASE("a key or header of thousands of parts is refused before it is parsed"
   for (int i = 0; i < 100; ++i) numbers += "0.5, ";
   for (const std::string& text :
        {parts + "b = 1", "[" + parts + "b]", "[[" + parts + "b]]", "a = { " + parts + "b = 1 }",
-        // The fourth quote belongs to the text, so what follows is a key again.
+        // The fourth quote belongs to the string, so a key follows after it.
         "a = { c = \"\"\"x\"\"\"\", " + parts + "b = 1 }",
         "a = " + std::string(1000, '[') + std::string(1000, ']')}) {
     const Problem problem = only_problem("\n" + text + "\n");
@@ -521,7 +521,7 @@ TEST_CASE("a key or header of thousands of parts is refused before it is parsed"
     CHECK(problem.reason == "a key of more than 16 dots, or brackets more than 32 deep");
     CHECK_FALSE(problem.remedy.empty());
   }
-  // Dots of texts, numbers and comments are no parts of a key.
+  // Dots in strings, numbers and comments do not separate parts of a key.
   Problems problems;
   (void)read_toml(
       "a = [\"" + parts + "\", '''" + parts + "'''] # " + parts + "\nb = [" + numbers + "]\n",

@@ -1,4 +1,4 @@
-// Parses texts of configs for tests.
+// Parses config texts for tests.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ inline Problems problems_of(const std::string& text) {
   return parse_config_text(text, "a.toml").problems;
 }
 
-/// The config of a text that must have no problems.
+/// The config in a text that must have no problems.
 inline Config sound(const std::string& text) {
   ParsedConfig parsed = parse_config_text(text, "a.toml");
   INFO(lines(parsed.problems));

@@ -1,5 +1,5 @@
-// Tasks whose training data stay in files, and the thread that reads them.
-#include <stdlib.h>  // mkdtemp is POSIX's, not the standard library's.
+// Tasks whose training data stay in files, and the thread that reads those files.
+#include <stdlib.h>  // mkdtemp belongs to POSIX, not to the standard library.
 
 #include <catch2/catch.hpp>
 #include <cstddef>

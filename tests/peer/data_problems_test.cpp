@@ -1,4 +1,4 @@
-// Problems of a config with its data are found without a peer, each at the line of its setting.
+// Problems between a config and its data are found without a peer, each at the line of its setting.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@
 namespace gv {
 namespace {
 
-/// The problems with its data of a text that has no others, one on each line.
+/// The data problems of a text that has no other problems, one on each line.
 std::string with_data(const std::string& text, std::size_t peers = 2) {
   const ParsedConfig parsed = parse_config_text(text, "a.toml", {.peers = peers});
   INFO(lines(parsed.problems));
@@ -24,7 +24,7 @@ std::string with_data(const std::string& text, std::size_t peers = 2) {
   return lines(parsed.places.placed(problems_with_data(parsed.config)));
 }
 
-/// A folder with two CSV files, and a config of them.
+/// A folder with two CSV files, and a config that uses them.
 class CsvData {
  public:
   CsvData(const std::string& train, const std::string& test)
@@ -67,7 +67,7 @@ TEST_CASE("layers that do not fit the data are found at the line of the layer", 
   CHECK(with_data(list + dense + "10\n").empty());
   CHECK(with_data(list + dense + "10\n[[model.layers]]\nkind = \"conv2d\"\nunits = 3\nkernel = 3\n")
             .starts_with("a.toml:6: model.layers[1]: "));
-  // Too few outputs are a problem of the whole list.
+  // If there are too few outputs, the problem concerns the whole list.
   CHECK(with_data(list + dense + "3\n").starts_with("a.toml:3: model.layers: "));
 }
 
@@ -95,7 +95,7 @@ TEST_CASE("a last layer that answers at several places is found", "[unit]") {
 TEST_CASE("a last layer that does not answer at each position of a text is found", "[unit]") {
   const DataFolder folder;
   folder.write("a.txt", std::string(40'000, 'x'));
-  // As many positions as a byte has values, so that outputs could be mistaken for positions.
+  // There are as many positions as a byte has values, so outputs could be mistaken for positions.
   const std::string data = "[data]\nkind = \"text\"\nfolder = \"" + folder.path("") +
                            "\"\ntrain_files = [\"a.txt\"]\ncontext = 256\n[model]\n";
   const auto found = [&](const std::string& last) {
@@ -142,7 +142,7 @@ TEST_CASE("more peers than samples and data that nothing can be held out of are 
   CHECK(with_data(text, 6) ==
         "a.toml:2: run.peers: 5 samples cannot be dealt out to 6 peers; use fewer peers or more "
         "data\n");
-  // One of five peers has a single sample.
+  // One of five peers has only a single sample.
   CHECK(with_data(text + "[population]\nevery_steps = 10\n", 4)
             .starts_with("a.toml:5: population.held_out: "));
 }
@@ -275,7 +275,7 @@ TEST_CASE("generated data that no memory holds are refused before they are made"
   CHECK(only_problem(data + "features = 65536\ntargets = 65536\nside = 2\nsamples = 10\n"
                             "test_samples = 10\n")
             .place == "a.toml:3: data.generated.targets");
-  // One less than 64 GiB: 2^24 samples of 1023 inputs and a label.
+  // Just below 64 GiB: 2^24 samples of 1023 inputs and a label.
   const std::string nearly = "features = 1023\ntest_samples = 1\nsamples = ";
   CHECK(problems_of(data + nearly + "16777100\n").empty());
   CHECK(problems_of(data + nearly + "16777216\n").size() == 1);

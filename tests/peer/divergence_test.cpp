@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// What the peer prints.
+/// The text that the peer prints.
 std::string said(const GradientNotFinite& fact) {
   const FactText text = describe(fact);
   return sentence(text, [](PeerId) { return ""; }) + "; " + text.remedy;

@@ -1,4 +1,4 @@
-// What the variables of engines say of a peer's place in a cohort.
+// What engines' environment variables say about a peer's place in a cohort.
 #include "peer/host/engines.hpp"
 
 #include <catch2/catch.hpp>
@@ -19,7 +19,7 @@ std::vector<EngineReading> readings_of(const Environment& environment) {
   });
 }
 
-/// "ENGINE R/N", or the text of the first problem.
+/// The place that was found, as "ENGINE R/N", or the text of the first problem.
 std::string found_in(const Environment& environment, std::optional<std::size_t> rank = {},
                      std::optional<std::size_t> ranks = {}) {
   const std::vector<EngineReading> readings = readings_of(environment);
@@ -35,7 +35,7 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// As sbatch --array=0-15 sets them for its element 3, which runs one task.
+/// The variables that sbatch --array=0-15 sets for its element 3, which runs one task.
 const Environment array_element = {{"SLURM_ARRAY_TASK_ID", "3"},   {"SLURM_ARRAY_TASK_MIN", "0"},
                                    {"SLURM_ARRAY_TASK_MAX", "15"}, {"SLURM_ARRAY_TASK_COUNT", "16"},
                                    {"SLURM_PROCID", "0"},          {"SLURM_NTASKS", "1"}};
@@ -70,7 +70,7 @@ TEST_CASE("an engine inside another one's job counts and a single process gives 
   const Environment batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}};
   CHECK(found_in(with(batch, {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}})) ==
         "Open MPI 2/4");
-  // srun --mpi=pmi2 in an element of an array.
+  // This is srun --mpi=pmi2 within an element of an array.
   CHECK(found_in(with(array_element, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}})) ==
         "Slurm array job 3/16");
   CHECK(found_in({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}) == "Slurm 0/1");
@@ -109,7 +109,7 @@ TEST_CASE("what is missing or wrong is said with its remedy", "[unit]") {
   CHECK(says(found_in({}, 0, 0), "from 1 to 4096 ranks, not 0"));
   CHECK(says(found_in({}, 0, 4097), "from 1 to 4096 ranks, not 4097"));
   CHECK(found_in({}, 4095, 4096) == "given 4095/4096");
-  // A host name that ends in a number is no sign of Kubernetes by itself.
+  // A host name that ends in a number does not by itself indicate Kubernetes.
   CHECK(readings_of({{"HOSTNAME", "node-7"}}).empty());
   CHECK(readings_of({{"HOSTNAME", "laptop"}, {"KUBERNETES_SERVICE_HOST", "10.0.0.1"}}).empty());
 }

@@ -43,7 +43,7 @@ struct Folder : TemporaryFolder {
   }
 };
 
-/// Limits the size of every file that this process writes, like a full disk.
+/// Limits the size of every file that this process writes, as a full disk would.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::uint64_t bytes) {
@@ -88,7 +88,8 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
           "[unit]") {
   const Folder folder;
   {
-    // The names come from an object that is destroyed before the log.
+    // The names come from an object that is destroyed before the log, so the destructor must not
+    // ask for any.
     bool is_over = false;
     EventLog::Options options = folder.options();
     options.name_of = [&is_over](PeerId peer) {
@@ -98,7 +99,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
     EventLog log(std::move(options));
     for (int i = 0; i < 1000; ++i) log.write(Time{} + 1ms * i, refusal);
     CHECK(folder.lines().size() == 10);
-    // Other facts, and refusals of other peers, are not held back.
+    // Other kinds of facts, and refusals of offers from other peers, are still written.
     log.write(Time{} + 2s, OfferRefused{.peer = PeerId{8}, .reason = Reason::busy});
     log.write(Time{} + 2s, MemberSuspected{.peer = PeerId{7}});
     CHECK(folder.lines().size() == 12);
@@ -109,7 +110,7 @@ TEST_CASE("of refusals that concern one peer ten a minute have a line and the re
     CHECK(log.counts().of<OfferRefused>() == 1021);
     is_over = true;
   }
-  // Facts that were left out at the end are also counted.
+  // Facts that are still left out at the end are counted too.
   CHECK(folder.lines().back().value("left_out", 0) == 10);
 }
 
@@ -139,7 +140,7 @@ TEST_CASE("events that cannot be written are warned of once and counted when the
   const Fact fact = MemberSuspected{.peer = PeerId{7}};
   log.write(Time{}, fact);
   {
-    // Not even the next line fits on the disk.
+    // The disk has no room even for the next line.
     const FileSizeLimit limit(folder.bytes() + 20);
     for (int i = 0; i < 5; ++i) log.write(Time{}, fact);
   }
@@ -148,7 +149,7 @@ TEST_CASE("events that cannot be written are warned of once and counted when the
   log.write(Time{}, fact);
   const auto lines = folder.lines();
   REQUIRE(lines.size() == 4);
-  CHECK(lines[1].is_discarded());  // The torn line is separate from the next one.
+  CHECK(lines[1].is_discarded());  // The torn line does not run into the next one.
   CHECK(lines[2].value("event", "") == "events_lost");
   CHECK(lines[2].value("lines", 0) == 5);
   CHECK(lines[3].value("event", "") == "member_suspected");

@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// The steps between `count` exchanges of a peer that is never busy.
+/// The numbers of steps between `count` exchanges of a peer that is never busy.
 std::vector<double> intervals(const TriggerOptions& options, std::size_t count) {
   ExchangeTrigger trigger(options, Rng(3));
   std::vector<double> all;
@@ -60,8 +60,8 @@ TEST_CASE("intervals of a Poisson process have their mean for a deviation", "[un
   }
   const double n = 4000;
   const double mean = sum / n;
-  // The mean of n intervals has a standard deviation of 50 / sqrt(n), and their measured deviation
-  // about the same.
+  // The mean of n intervals has a standard deviation of 50 / sqrt(n). Their measured deviation
+  // varies by about as much.
   CHECK(mean == Approx(50).margin(4 * 50 / std::sqrt(n)));
   CHECK(std::sqrt(squares / n - mean * mean) == Approx(50).margin(6 * 50 / std::sqrt(n)));
 }
@@ -82,7 +82,7 @@ TEST_CASE("by spread, exchanges come more often the further models are apart", "
     interval = static_cast<double>(trigger.next() - step);
     step = trigger.next();
     CHECK(trigger.fires(step, false));
-    // The models walk apart at random.
+    // The models drift apart at random.
     trigger.learn(0.1 * std::sqrt(interval));
   }
   CHECK(interval == Approx(400).epsilon(0.02));

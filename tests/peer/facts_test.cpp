@@ -19,7 +19,7 @@ namespace {
 
 std::string peer_seven(PeerId) { return "peer-7"; }
 
-/// A fact whose optional figures are all set.
+/// A fact with every optional figure set.
 template <class F>
 Fact complete() {
   F fact{};
@@ -137,7 +137,7 @@ TEST_CASE("the peers that membership reports as gone are the dead, the leaving a
 TEST_CASE("the page of events says what the texts of facts say", "[unit]") {
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/events.md";
   const std::string expected = events_page();
-  // Rewrites the page on request; a person then reads the diff.
+  // On request, rewrites the page. A person then reads the diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(path) << expected;
   std::ifstream in(path);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

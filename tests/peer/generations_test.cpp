@@ -1,4 +1,4 @@
-// When a peer that has refused models for their norms comes to doubt its own.
+// A peer that has refused models because of their norms may come to doubt its own model.
 #include "peer/modes/generations.hpp"
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t layout = 3;
 
-/// Peer 1, which knows peers 2 to `count`, and is sent a state by one after the other.
+/// Peer 1, which knows peers 2 to `count`. Each of them may send it a state.
 class Newcomer {
  public:
   explicit Newcomer(std::uint64_t count) : generations_(PeerId{1}, 1, {}, signer_of(PeerId{1})) {
@@ -61,7 +61,7 @@ TEST_CASE("who finds the models of more than a third too long doubts its own", "
   CHECK_FALSE(of_four.refuses_long_models());
 
   CHECK_FALSE(of_four.refuses_long_models(Time(2min)));
-  // What was long ago says nothing of the present models.
+  // Old refusals say nothing about the present models.
   CHECK(of_four.refuses_long_models(Time(5min)));
 
   // A single peer can always be the hostile one.

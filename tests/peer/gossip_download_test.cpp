@@ -1,4 +1,4 @@
-// A newcomer to a gossip, whose other peers are played by the test: which model it takes over.
+// Which model a newcomer to a gossip run adopts. The test plays the other peers.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -50,7 +50,7 @@ struct Newcomer {
     tick();
   }
 
-  /// A peer that trains says hello.
+  /// The newcomer hears of a peer that trains and has reached this step.
   void meet(PeerId peer, std::uint64_t step) {
     PushPull table;
     table.members.push_back(trains(peer, step));
@@ -60,7 +60,7 @@ struct Newcomer {
 
   void tick() {
     mode.tick(now, members, out, jobs);
-    // A newcomer first copies its own model, with which it compares a download.
+    // A newcomer first copies its own model, and later compares each download with that copy.
     if (jobs.empty() || first_of<task::TakeSnapshot>(jobs.front().tasks) == nullptr) return;
     if (jobs.front().tasks.size() > 1) return;
     JobDone done{.job = std::move(jobs.front())};
@@ -70,7 +70,7 @@ struct Newcomer {
     tick();
   }
 
-  /// The first message of that kind to that peer since the last call.
+  /// The first message of this kind sent to that peer since the last call.
   template <class M>
   std::optional<M> sent(PeerId to) {
     for (const Outgoing& outgoing : out.messages) {
@@ -96,7 +96,7 @@ struct Newcomer {
     tick();
   }
 
-  /// The model that the first job begins with; null if it goes on with its own.
+  /// The model that the first job adopts; null if the newcomer keeps its own.
   const DownloadedModel* adopted() const {
     const auto* task = jobs.empty() ? nullptr : first_of<task::AdoptModel>(jobs.front().tasks);
     return task != nullptr ? &task->model : nullptr;
@@ -110,7 +110,7 @@ struct Newcomer {
     tick();
   }
 
-  float own;  ///< Each weight of the model that the newcomer begins with.
+  float own;  ///< The value of every weight in the newcomer's first model.
   Time now{};
   GossipMode mode;
   Membership members;
@@ -126,7 +126,7 @@ TEST_CASE("a newcomer takes no model from one voice and goes on with the next so
   Newcomer newcomer({{hostile, 1ULL << 60}, {honest, 900}, {honest_too, 800}});
   newcomer.serve(hostile, model_of(5), 1ULL << 60);
   CHECK(newcomer.jobs.empty());
-  // The source does not take part in the judgement of its model.
+  // A newcomer does not ask the peer that sent a model to confirm that model.
   CHECK_FALSE(newcomer.sent<SketchRequest>(hostile));
   newcomer.bear_witness(honest, model_of(1), 900);
   newcomer.bear_witness(honest_too, model_of(1.001F), 800);
@@ -140,7 +140,7 @@ TEST_CASE("a newcomer takes no model from one voice and goes on with the next so
 
   newcomer.serve(honest, model_of(1), 900);
   newcomer.bear_witness(honest_too, model_of(1.001F), 800);
-  // A hostile witness alone cannot keep it from joining.
+  // A single hostile witness cannot keep the newcomer from joining.
   newcomer.bear_witness(hostile, model_of(-7), 1ULL << 60);
   REQUIRE(newcomer.adopted() != nullptr);
   CHECK(newcomer.adopted()->source == honest);
@@ -150,7 +150,7 @@ TEST_CASE("a newcomer takes no model from one voice and goes on with the next so
 
 TEST_CASE("no step is believed that only the source of a model claims") {
   Newcomer newcomer({{hostile, 50000}, {honest, 900}, {honest_too, 800}});
-  newcomer.serve(hostile, model_of(1), 50000);  // The sketch is of an honest peer's model.
+  newcomer.serve(hostile, model_of(1), 50000);  // The model equals the honest peers' model.
   newcomer.bear_witness(honest, model_of(1), 900);
   newcomer.bear_witness(honest_too, model_of(1.001F), 800);
   REQUIRE(newcomer.adopted() != nullptr);
@@ -173,7 +173,7 @@ TEST_CASE("a newcomer waits for no witness if it and the source are all that may
   REQUIRE(newcomer.adopted() != nullptr);
   CHECK(newcomer.adopted()->step == 900);
   CHECK(newcomer.adopted()->values == model_of(1));
-  // The bound on the length of such a model is the same as after a wait.
+  // A model that is adopted without a wait must pass the same bound on its norm.
   Newcomer careful({{hostile, 900}}, {}, {self, hostile});
   careful.serve(hostile, model_of(50), 900);
   CHECK(careful.adopted() == nullptr);
@@ -188,7 +188,7 @@ TEST_CASE("a newcomer whose first source does not answer asks those that it has 
   newcomer.now += std::chrono::seconds(2);
   newcomer.tick();
   CHECK(newcomer.sent<StateRequest>(honest));
-  // One that is met in the pause before the next round is asked at once.
+  // The newcomer at once asks a peer that it meets in the pause before the next round.
   newcomer.now += std::chrono::seconds(2);
   newcomer.tick();
   newcomer.meet(honest_too, 700);
@@ -244,7 +244,8 @@ TEST_CASE("who wakes up at the end, while its last job runs, downloads no model 
   Newcomer peer({{hostile, 10}, {honest, 10}, {honest_too, 10}},
                 {.budget = 100000, .batch = 1, .data = 1, .all_data = 4});
   REQUIRE(peer.jobs.size() == 1);
-  // It slept. Most others have stopped meanwhile, and the last one still trains, far ahead.
+  // This peer slept. Most others have stopped meanwhile; the last one still trains and is far
+  // ahead.
   peer.now += std::chrono::seconds(10);
   const auto reports = [&](PeerId from, Phase phase) {
     const Ping ping{.sequence = 1, .progress = {.step = 900, .phase = phase}};

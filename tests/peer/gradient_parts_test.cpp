@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// The part whose elements equal their own places.
+/// A part in which each element's value is its index.
 GradientPart part(std::size_t begin, std::size_t end) {
   return {.range = {begin, end}, .read = [begin](std::span<float> values) {
             for (std::size_t i = 0; i < values.size(); ++i) {
@@ -76,7 +76,7 @@ TEST_CASE("a gradient is whole whatever the order of its parts", "[unit]") {
     const std::size_t at = draws.below(all.size());
     parts.take(all[at]);
     all.erase(all.begin() + static_cast<std::ptrdiff_t>(at));
-    // Everything that is ready has arrived.
+    // Every element from ready_from() on must have its final value.
     for (std::size_t i = parts.ready_from(); i < out.size(); ++i) {
       REQUIRE(out[i] == static_cast<float>(i));
     }

@@ -66,7 +66,7 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
     table.say(Propose{{.number = 400, .proposer = hostile}});
     CHECK(table.together(1) == peers({1, 2, 3}));
   }
-  // Without a flaw, all peers begin the same proposal.
+  // If the proposal has no flaw, all peers begin the generation.
   Table table(3);
   const GenerationId ballot{.number = 100, .proposer = hostile};
   table.say(Propose{ballot});
@@ -160,7 +160,7 @@ TEST_CASE("a hostile peer that proposes without end leaves the others nine tenth
     }
     INFO("finishes " << finishes << ", generations " << table.begun.size() / 3);
     CHECK(table.seconds_together - before > 0.9 * 60);
-    // And generations last: fewer begin than are proposed.
+    // Generations also last: far fewer of them begin than the hostile peer proposes.
     CHECK(table.begun.size() / 3 < 200);
   }
 }
@@ -204,7 +204,7 @@ TEST_CASE("a hostile peer that ends no ballot leaves the others half of their ti
 
 TEST_CASE("blame by a hostile peer removes none that has answered the ballot", "[unit]") {
   Table table(3);
-  // It blames all others once they have answered, and answers when it is asked again.
+  // The hostile peer blames all others once they have answered, and answers when it is asked again.
   std::set<GenerationId> blamed_in;
   table.answer = [&](const Message& message) -> std::optional<Message> {
     const auto* propose = std::get_if<Propose>(&message);
@@ -231,11 +231,11 @@ TEST_CASE("a peer that one refuses stays and one that two of four refuse is out 
   CHECK(table.together(1).empty());
   const std::size_t begun = table.begun.size();
   table.run_for(20s);
-  CHECK(table.begun.size() == begun);  // It rests, and no peer ends the generation for its sake.
+  CHECK(table.begun.size() == begun);  // No peer ends the generation to let peer 1 in.
   table.refuse(3, hostile);
   table.run_for(2s);
   for (const std::uint64_t id : {1, 2, 3}) CHECK(table.together(id) == peers({1, 2, 3}));
-  CHECK(table.at(2).is_excluded(hostile));  // Although they have never met.
+  CHECK(table.at(2).is_excluded(hostile));  // Peer 2 itself has not refused it.
   table.say(Propose{{.number = 500, .proposer = hostile}});
   CHECK(table.together(2) == peers({1, 2, 3}));
   table.run_for(61s);
@@ -272,7 +272,7 @@ TEST_CASE("where no peer waits for another a refusal that few share keeps nobody
     table.run_for(1s);
   }
   CHECK(table.seconds_together - before == Approx(600));
-  // Peer 1 hears ballots of the peer that it refuses, and is in generations with it.
+  // Peer 1 hears the ballots of the hostile peer, which it refuses, and joins its generations.
   table.disturb(1);
   table.run_for(2s);
   CHECK_FALSE(table.at(1).is_excluded(hostile));
@@ -308,7 +308,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       return std::ranges::find(all, peer) - all.begin() >=
              static_cast<std::ptrdiff_t>(hostile_peers);
     };
-    // Hostile peers accuse any others, sound ones those that misbehaved towards them.
+    // Hostile peers accuse any others. Sound peers accuse only those that misbehaved towards them.
     const double malice = rng.uniform();
     const double misbehaviour = rng.uniform();
     std::map<PeerId, std::vector<PeerId>> accused;
@@ -334,7 +334,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       const bool is_in = std::ranges::find(order, peer) != order.end();
       if (is_sound(peer)) {
         REQUIRE_FALSE(exclusion.is_excluded(peer, all));
-        // The peer is out only if it refuses a peer itself.
+        // A sound peer is left out only if it refuses some peer itself.
         REQUIRE((is_in || !accused[peer].empty()));
         rests += !is_in;
       } else if (3 * sound_accusers[peer] > n) {
@@ -346,13 +346,14 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
     for (const PeerId a : order) {
       for (const PeerId b : order) REQUIRE_FALSE(exclusion.refuses(a, b));
     }
-    // A hostile peer that refuses one which does not refuse it is out, so its accusers are in.
+    // A hostile peer is left out if it refuses a sound peer that does not refuse it. Then the peers
+    // that refuse the hostile one stay in.
     const bool refuses_first =
         hostile_peers == 1 && std::ranges::any_of(accused[all.front()], [&](PeerId peer) {
           return !exclusion.refuses(peer, all.front());
         });
     if (refuses_first) REQUIRE(order.size() == n - 1);
-    // One hostile peer can keep out no more than a third of all.
+    // One hostile peer can keep out at most a third of all peers.
     if (hostile_peers == 1) REQUIRE(3 * order.size() + 3 >= 2 * n);
   }
   INFO(excluded << " excluded, " << rests << " rest");

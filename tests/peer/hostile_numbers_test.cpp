@@ -1,4 +1,4 @@
-// Numbers of ballots and settings revisions that a hostile peer raises.
+// A hostile peer raises the numbers of ballots and of settings revisions.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -20,7 +20,7 @@ TEST_CASE("numbers of ballots rise only with what more than a third of all peers
           "[unit]") {
   const std::uint64_t far = std::uint64_t{1} << 40;
   Table table(3);
-  // Neither the largest ballot nor many at one peer lift the others beyond reach.
+  // Neither the largest ballot number nor many numbers sent to one peer put ballots out of reach.
   table.say(Propose{{.number = ballot_number_max, .proposer = hostile}});
   CHECK(table.together(1) == peers({1, 2, 3}));
   table.say(Preempted{{.number = ballot_number_max, .proposer = hostile}});
@@ -33,7 +33,7 @@ TEST_CASE("numbers of ballots rise only with what more than a third of all peers
   CHECK(table.at(2).promised().number < far);
   CHECK(std::ranges::is_sorted(table.begun));
 
-  // A newcomer finds the ballots of a swarm that is far ahead.
+  // A newcomer learns the ballot numbers of a swarm that is far ahead.
   const ReplicaPlanner planner({});
   Agreement newcomer(PeerId{4}, 1, {}, signer_of(PeerId{4}));
   newcomer.set_version(beginning);
@@ -99,7 +99,7 @@ TEST_CASE("no ballot of a peer comes again after its ballots were lifted and cam
         CHECK(decided.insert(install->generation.id).second);
       }
     }
-    // The others, who have not followed, bring its ballots down again.
+    // The other peers have stayed at lower ballot numbers, and bring this peer's number down again.
     now += 1h;
     hear(PeerId{2}, Propose{{.number = near + 1, .proposer = PeerId{2}}});
     REQUIRE(peer.promised().number == near + 1);

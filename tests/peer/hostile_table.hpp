@@ -1,4 +1,4 @@
-// Sound peers that hold ballots with a hostile one.
+// Sound peers that hold ballots together with a hostile peer.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace gv {
 inline constexpr PeerId hostile{9};
 inline constexpr ModelVersion beginning{.lineage = 1};
 
-/// Sound peers 1 to n on a network without delays, and a hostile one that says what a test makes it
-/// say. The hostile one is a candidate like the others.
+/// Sound peers 1 to n on a network without delays, and a hostile peer that says whatever a test
+/// tells it to say. All of them are candidates.
 class Table {
  public:
   explicit Table(std::size_t sound, ReplicaPlanner::Options options = {}) : planner_(options) {
@@ -46,7 +46,7 @@ class Table {
 
   Agreement& at(std::uint64_t id) { return peers_.at(PeerId{id}); }
 
-  /// The hostile peer says this to all peers, or to one.
+  /// The hostile peer sends this message to all peers, or to one.
   void say(const Message& message, std::optional<PeerId> to = {}) {
     for (const PeerId id : ids_) {
       if (!to || id == *to) waiting_.push_back({hostile, id, message});
@@ -54,7 +54,7 @@ class Table {
     deliver();
   }
 
-  /// One of the peers ends the generation, blaming no peer.
+  /// Peer `id` ends the generation and blames no peer.
   void disturb(std::uint64_t id) {
     Effects out;
     at(id).disturb(now, {}, out);
@@ -87,7 +87,7 @@ class Table {
     }
   }
 
-  /// The peers of the generation of peer `id`; none if the peer is in no generation.
+  /// The peers in the generation of peer `id`; empty if it is in no generation.
   std::vector<PeerId> together(std::uint64_t id) {
     const Generation* generation = at(id).generation();
     if (generation == nullptr) return {};
@@ -109,10 +109,10 @@ class Table {
   std::size_t told_unsound() const { return unsound_; }
 
   Time now{};
-  double seconds_together = 0;  ///< Time in which peer 1 was in a generation.
-  /// The hostile peer's answers to what it is told; it says nothing if this is empty.
+  double seconds_together = 0;  ///< Seconds that peer 1 has spent in generations.
+  /// Returns the hostile peer's answer to a message. If empty, the hostile peer never answers.
   std::function<std::optional<Message>(const Message&)> answer;
-  /// Each generation that a sound peer has begun.
+  /// The generations that sound peers have begun, with one entry for each peer that began one.
   std::vector<GenerationId> begun;
 
  private:
@@ -163,7 +163,7 @@ class Table {
   std::size_t unsound_ = 0;
 };
 
-/// A sound promise if the message proposes a ballot.
+/// If the message proposes a ballot, returns the promise of a sound peer; otherwise nothing.
 inline std::optional<Message> promise(const Message& message) {
   const auto* propose = std::get_if<Propose>(&message);
   if (propose == nullptr) return {};

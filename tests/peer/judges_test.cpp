@@ -1,4 +1,4 @@
-// Judges of a target accuracy: who is drawn, who measures, and how many liars it takes.
+// Judges of a target accuracy: which peers are chosen, which measure, and how many may lie.
 #include "peer/modes/judges.hpp"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ class Panel {
     for (std::size_t i = 0; i < count; ++i) report(i, {});
   }
 
-  /// Peer number `from` tells all others.
+  /// Peer number `from` reports to all others.
   void report(std::size_t from, const std::optional<TargetVerdict>& verdict,
               Phase phase = Phase::training) {
     Member member{
@@ -51,7 +51,8 @@ class Panel {
     }
   }
 
-  /// Every judge reads the reports. `counted`: the samples that all peers have trained on together.
+  /// Every judge reads the reports. `counted` is the number of samples trained by all peers
+  /// together.
   void hear(std::uint64_t counted) {
     now_ += 1s;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -59,13 +60,13 @@ class Panel {
     }
   }
 
-  /// The same for one peer.
+  /// One peer's judge reads the reports.
   void hear(std::size_t peer, std::uint64_t counted) {
     now_ += 1s;
     judges[peer].hear(now_, counted, members_[peer]);
   }
 
-  /// The peers that should measure.
+  /// The peers that should measure their models now.
   std::set<std::size_t> due() const {
     std::set<std::size_t> all;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -74,7 +75,7 @@ class Panel {
     return all;
   }
 
-  /// A peer measures its model and tells all.
+  /// A peer measures its model and reports the result to all.
   void measure(std::size_t peer, double value) {
     judges[peer].begin();
     judges[peer].learn(value);
@@ -82,7 +83,7 @@ class Panel {
   }
 
   std::vector<Judges> judges;
-  std::vector<PeerId> voters;  ///< The only peers that vote; empty: all vote, and some are drawn.
+  std::vector<PeerId> voters;  ///< The only voters. If empty, all vote and judges are random.
 
  private:
   std::size_t count_;
@@ -128,7 +129,7 @@ TEST_CASE("when most judges have the target all measure, and more than half end 
   auto judge = drawn.begin();
   panel.measure(*judge++, 0.81);
   panel.hear(every);
-  CHECK(panel.due().size() == 2);  // So far only the other judges.
+  CHECK(panel.due().size() == 2);  // So far only the other two judges measure.
   panel.measure(*judge++, 0.8);
   panel.measure(*judge, 0.79);
   panel.hear(every);
@@ -212,7 +213,7 @@ TEST_CASE("fewer than a third liars neither end a run nor delay its end", "[unit
       }
       panel.hear(sitting * every);
     }
-    // All honest ones measure as soon as two honest judges are drawn.
+    // All honest peers measure as soon as two honest peers are among the random judges.
     CHECK(sitting < 10);
     for (std::size_t peer = liars; peer < count; ++peer) CHECK(panel.judges[peer].is_reached());
   }
@@ -244,14 +245,14 @@ TEST_CASE("only a panel votes, none of it is drawn, and more than half of it end
   panel.hear(4 * every);
   CHECK(panel.judges[4].votes() == 1);
   CHECK(panel.judges[4].voters() == 3);
-  // A sitting that is no longer valid: others may have gone back from there with us.
+  // This verdict is of a sitting that we have not reached, perhaps because we have rolled back.
   say(1, 5);
   panel.hear(4 * every);
   CHECK_FALSE(panel.judges[4].is_reached());
   say(1, 3);
   panel.hear(4 * every);
   CHECK(panel.judges[4].is_reached());
-  // Other peers carry the last stage now.
+  // The last stage has moved to other peers.
   panel.voters = {PeerId{1}, PeerId{5}};
   panel.hear(4 * every);
   CHECK_FALSE(panel.judges[4].is_reached());

@@ -1,4 +1,4 @@
-// The swarm's work in a peer's document, as a table and as JSON.
+// The swarm's work, taken from a peer's document and shown as a table and as JSON.
 #include "peer/host/ledger_view.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Json member(const std::string& name, const std::string& state) {
           {"phase", "training"}};
 }
 
-/// A document with members that have these figures; the last member has none.
+/// A document with these figures for its first two members. The third member has no figures.
 Json document_of(const Json& ours, const Json& theirs) {
   Json document = {{"self", {{"name", "us"}, {"id", "id of us"}}},
                    {"phase", "training"},
@@ -55,7 +55,7 @@ PeerDocument peer_document(const Json& document, bool is_running = true) {
   return {.text = document.dump(), .is_running = is_running};
 }
 
-/// The line of the table that begins with these letters.
+/// The line of the table that begins with this text.
 std::string line_of(const std::string& table, const std::string& begin) {
   const std::size_t at = table.find("\n" + begin);
   if (at == std::string::npos) return "";

@@ -1,4 +1,4 @@
-// The file of members: only what its peers have signed is read back.
+// The file of members: a peer reads back only what the members themselves have signed.
 #include "peer/host/member_cache.hpp"
 
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@
 namespace gv {
 namespace {
 
-/// A run folder with the file of a peer that knows two others.
+/// A run folder with the members file of a peer that knows two others.
 struct Cached {
   Cached() {
     for (const auto* peer : {&first, &second}) {
@@ -35,7 +35,7 @@ struct Cached {
     return MemberCache(file()).read(Roster({.name = "us", .key = us.public_key}, list),
                                     KeySigner(us, list));
   }
-  /// What is read from a file that consists of this line.
+  /// The members read from a file that consists of this line.
   std::vector<Member> read_line(const std::string& line) const {
     std::ofstream(file(), std::ios::trunc) << line << '\n';
     return read(authorized());
@@ -55,7 +55,7 @@ TEST_CASE("what peers stated is read back from the file of members") {
   const std::vector<Member> read = cached.read(cached.authorized());
   REQUIRE(read.size() == 2);
   for (const Member& member : read) CHECK(member == cached.members.at(member.id));
-  CHECK(cached.read({cached.authorized()[0]}).size() == 1);  // The other has left the list.
+  CHECK(cached.read({cached.authorized()[0]}).size() == 1);  // The second peer is not listed.
   CHECK(cached.read({}).empty());
 }
 
@@ -65,13 +65,13 @@ TEST_CASE("a line of the file of members that was changed is passed over") {
   std::string line;
   REQUIRE(std::getline(in, line));
   CHECK(cached.read_line(line).size() == 1);
-  // The text for people does not count.
+  // The readable text before the blank is ignored.
   CHECK(cached.read_line("x@y:1" + line.substr(line.find(' '))).front().address.starts_with("192"));
   for (std::size_t at = line.find(' ') + 1; at < line.size(); ++at) {
     std::string damaged = line;
     damaged[at] = damaged[at] == 'A' ? 'B' : 'A';
     const std::vector<Member> read = cached.read_line(damaged);
-    // A state is not part of the peer's own statement, and harmless here.
+    // A member's state is not part of its signed statement, so a changed state does no harm.
     if (!read.empty()) CHECK(read.front().address == cached.members.at(read.front().id).address);
     CHECK(cached.read_line(line.substr(0, at)).empty());
   }

@@ -1,4 +1,4 @@
-// Every setting of a pure part reaches its options, and a config survives being written and read.
+// Every setting reaches the options of the part it is for, and a config survives a round trip.
 #include "peer/config/node_options.hpp"
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,8 @@ namespace {
 
 static_assert(std::is_same_v<decltype(Config{} == Config{}), bool>);
 
-/// The options that settings determine, in two halves.
+/// Options that come from settings: of pair exchanges, of membership, and some that all modes
+/// share.
 auto options_of_pairs(const NodeOptions& node) {
   const GossipOptions& gossip = node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
@@ -50,7 +51,7 @@ auto options_of_generations(const NodeOptions& node) {
 
 TEST_CASE("parts have the defaults of the config that says nothing", "[unit]") {
   Config config;
-  config.checkpoint.every_steps = 0;  // The only default that the parts do not share.
+  config.checkpoint.every_steps = 0;  // Only this default differs between config and parts.
   const NodeOptions made = node_options(config, {}, {});
   CHECK(options_of_pairs(made) == options_of_pairs({}));
   CHECK(options_of_generations(made) == options_of_generations({}));
@@ -86,7 +87,8 @@ TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
     }
     const NodeOptions made = node_options(with_another(setting), {}, {});
     INFO(setting.path());
-    // The parts alone do not know the batch, of which the largest accepted batch is a multiple.
+    // The batch limit is compared separately. It is a multiple of a batch that the parts do not
+    // know.
     CHECK((options_of_pairs(made) != options_of_pairs(before) ||
            options_of_generations(made) != options_of_generations(before) ||
            made.allreduce.batch_max != before.allreduce.batch_max));
@@ -152,7 +154,7 @@ TEST_CASE("a peer with a target has test data to measure its model on", "[unit]"
   REQUIRE(task.problems.empty());
   REQUIRE(task.test);
   CHECK(task.test->size() == config.data.generated.test_samples);
-  // The first model knows nothing of ten classes.
+  // The initial model knows nothing about the ten classes.
   const double merit = learner_of(task)->test_merit();
   CHECK(merit > 0);
   CHECK(merit < 0.5);

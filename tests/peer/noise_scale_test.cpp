@@ -18,7 +18,7 @@ namespace gv {
 TEST_CASE("the noise scale solves the two equations of two batch sizes", "[unit]") {
   NoiseScale noise;
   CHECK_FALSE(noise.samples());
-  // Eight peers with 32 samples: |g_i|^2 = |G|^2 + 32/32 = 1.25 and |g|^2 = 0.25 + 32/256.
+  // Eight peers with 32 samples each: |g_i|^2 = |G|^2 + 32/32 = 1.25 and |g|^2 = 0.25 + 32/256.
   for (int step = 0; step < 12; ++step) {
     noise.add({.own = 1.25, .mean = 0.375, .own_samples = 32, .samples = 256});
   }
@@ -51,9 +51,9 @@ TEST_CASE("the noise scale of drawn gradients is near that of their covariance",
     noise.add(
         {.own = own_square, .mean = mean_square, .own_samples = own_samples, .samples = samples});
   }
-  // tr S = 50 and |G|^2 = 0.5. About fifty steps count. One has a deviation of 50 sqrt(2/50) 4/3.5
-  // in tr S and of about 1 in |G|^2, so a mean of fifty has 1.6 and 0.14: three of these are
-  // allowed.
+  // tr S = 50 and |G|^2 = 0.5. The estimate averages about fifty steps. A single step has a
+  // standard deviation of 50 sqrt(2/50) 4/3.5 in tr S and of about 1 in |G|^2, so the mean of fifty
+  // steps has 1.6 and 0.14. The margins are three times as large.
   CHECK(noise.variance() == Approx(50).margin(5));
   CHECK(noise.square() == Approx(0.5).margin(0.45));
 }
@@ -108,7 +108,7 @@ TEST_CASE("a replica measures the lengths of its own gradient and of the mean", 
     CHECK(squares->mean == Approx(0.25 * static_cast<double>(size)).epsilon(1e-5));
     CHECK(squares->own_samples == 8);
     CHECK(squares->samples == 32);
-    // One mean is applied once. The next has no gradient of ours, so it yields no estimate.
+    // A mean yields one estimate. The second update has no gradient of ours, so it yields none.
     const JobDone again = replica.run({.tasks = {apply}});
     CHECK(first_of<result::GradientSquares>(again.results) == nullptr);
   }

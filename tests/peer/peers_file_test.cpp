@@ -28,7 +28,7 @@ std::string problem_of(const std::string& text) {
   return to_string(parsed.problems.front());
 }
 
-/// The floats of each sum; of edges those of one cut, the mean over all places for it.
+/// The number of floats in each sum if there is one cut, averaged over all places of the cut.
 std::vector<double> mean_sums(const SlicedStage& stage, bool backward, bool wants_d_inputs) {
   std::vector<double> floats;
   for (const GroupSum& sum : group_sums(stage, backward, wants_d_inputs)) {
@@ -97,7 +97,7 @@ TEST_CASE("a convolutional network is shared in pieces of a layer and what follo
   REQUIRE(pieces.size() == 4);
   CHECK(pieces[0].end == 2);
   CHECK(pieces[1].costs.name == "conv2d 64");
-  // The convolution comes with its pool; strips are cut where the pool's windows end.
+  // A convolution and its pool form one piece. Strips are cut where the pool's windows end.
   CHECK(pieces[1].end == 5);
   CHECK(pieces[1].costs.rows == 14);
   CHECK(pieces[1].costs.halo == 32 * 28);
@@ -186,7 +186,7 @@ TEST_CASE("groups are planned with the sums and slices of every stage as they ru
         CHECK(backward == mean_sums(stage, true, first > 0));
         double held = 0;
         for (std::size_t i = 0; i < stage.slices(); ++i) held += stage.slice_size(i);
-        // Where a pair saves a sum, the biases of its first layer are in slices as well.
+        // A pair of layers that saves a sum also slices the biases of its first layer.
         CHECK(sliced == Approx(held).margin(200));
       }
     }

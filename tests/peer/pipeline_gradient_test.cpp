@@ -31,7 +31,7 @@ ModelSpec deep_model(bool dropout) {
   return spec;
 }
 
-/// One past the last layer of each of `stages` stages. They are unequal on purpose.
+/// The end of each of `stages` stages: one past its last layer. The stages are unequal on purpose.
 std::vector<std::size_t> cut(const ModelSpec& model, std::size_t stages) {
   std::vector<std::size_t> ends;
   for (std::size_t s = 1; s < stages; ++s) ends.push_back(2 * s);
@@ -57,7 +57,7 @@ StagesSpec spec_of(std::size_t stages, std::size_t updates = 1, bool dropout = f
           .keeps_versions = updates > 1};
 }
 
-/// Executes the lists of a schedule, one instruction after another, with a trainer for each worker.
+/// Executes the instructions of a schedule one after another, with one trainer for each worker.
 class Pipeline {
  public:
   Pipeline(const StagesSpec& spec, std::size_t workers, std::size_t each) : each_(each) {
@@ -257,7 +257,8 @@ TEST_CASE("PipeDream is a serial run in which every stage's parameters are of it
     Serial serial(spec);
     for (int run = 0; run < 2; ++run) {
       pipeline.run(make_schedule(PipelineKind::pipedream, straight_routes(p, m), p));
-      // w_s(t+1) = w_s(t) - eta grad_s(w_0(t-p+1), ..., w_{p-1}(t)).
+      // With p stages, step size eta and gradient grad_s of stage s: w_s(t+1) = w_s(t) - eta
+      // grad_s(w_0(t-p+1), ..., w_{p-1}(t)).
       serial.run(m, 1, [p](std::size_t b, std::size_t s) {
         const std::size_t age = p - 1 - s;
         return b > age ? b - age : 0;
@@ -413,7 +414,7 @@ TEST_CASE("a test in stages is the evaluation of the whole model, and leaves no 
   Model model(spec.trainer.model, test->shape, evaluation_batch(*test));
   const double wanted = evaluate(model, all, *test).accuracy();
   CHECK(trainer->test_merit() == wanted);
-  // The samples begin again, and a run that is given up takes its test along.
+  // Abandoning a run also discards its unfinished test. The next test takes all samples again.
   take(3);
   trainer->abandon_run();
   for (std::size_t b = 5; b < 10; ++b) take(b);

@@ -1,4 +1,4 @@
-// What a run of a pipeline takes from whom, and what ends its generation.
+// Which peers a pipeline run accepts data from, and what ends its generation.
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
@@ -26,9 +26,9 @@
 namespace gv {
 namespace {
 
-constexpr PeerId before{1};   // Carries the first stage.
-constexpr PeerId self{2};     // Carries the second.
-constexpr PeerId replica{3};  // Carries it, too.
+constexpr PeerId before{1};   // This peer carries the first stage.
+constexpr PeerId self{2};     // This peer carries the second stage.
+constexpr PeerId replica{3};  // This peer also carries the second stage.
 constexpr PeerId stranger{9};
 
 PipelineOptions two_stages() {
@@ -67,7 +67,8 @@ PipelineOptions one_stage_in_two_slices() {
   return options;
 }
 
-/// Two members of a group that carries the only stage of a pipeline, and blocks on the way to them.
+/// Two members of a group that carries the only stage of a pipeline, and the blocks in flight to
+/// them.
 struct GroupOfTwo {
   explicit GroupOfTwo(const PipelineOptions& options)
       : members{PipelineRun(self, 7, options), PipelineRun(replica, 7, options)} {
@@ -83,7 +84,7 @@ struct GroupOfTwo {
     }
   }
 
-  /// Does all tasks for which a member has the input.
+  /// Does all tasks whose input the member has. Returns the passes.
   Passes work(std::size_t member) {
     Passes passes;
     while (const std::optional<Job::Task> task = members[member].next()) {
@@ -108,7 +109,7 @@ struct GroupOfTwo {
     for (Transfer& sent : out.transfers) on_the_way.push_back(std::move(sent));
   }
 
-  /// Delivers and works until nothing is on the way. Returns the passes of the second member.
+  /// Delivers blocks and works until nothing is in flight. Returns the passes of the second member.
   std::set<std::string> go_on() {
     std::set<std::string> passes;
     for (int turn = 0; turn < 100; ++turn) {
@@ -166,7 +167,7 @@ TEST_CASE("a member of a group is named if its summand is larger than any layer'
   options.stages[1].forward_sums = {GroupSum{.always = 4}};
   const GroupSumName name{.stage = 1, .micro_batch = 0, .backward = false, .part = 0};
   const GroupPlace place{.members = 2};
-  // Of the other member's values the second are finite, but the next layer would overflow.
+  // The larger value that the other member sends is finite, but the next layer would overflow.
   for (const float value : {2.0F, 3e38F}) {
     GroupSums ours(self, options);
     GroupSums theirs(replica, options);
@@ -190,8 +191,8 @@ TEST_CASE("a member of a group is named if its summand is larger than any layer'
 
 TEST_CASE("a group draws the batch of the next pass in advance", "[unit]") {
   GroupOfTwo group(one_stage_in_two_slices());
-  // The first member has its own part at once. It sends the other one its part of each batch: three
-  // values and one that every member gets.
+  // The first member has its own part at once. It sends the other member its part of each batch:
+  // three values, and one value that every member gets.
   CHECK(group.work(0) == Passes{"F0.0", "F0.1", "F1.0"});
   CHECK(std::ranges::count(group.on_the_way, true, &Transfer::can_wait) == 2);
   for (const Transfer& sent : group.on_the_way) {
@@ -219,7 +220,7 @@ TEST_CASE("a pass whose batch is under way does not hold up the passes behind it
   options.kind = PipelineKind::gpipe;
   GroupOfTwo group(options);
   CHECK(group.work(0) == Passes{"F0.0", "F0.1", "F1.0", "F1.1"});
-  // The batch of the second pass is late.
+  // Withhold the batch of the second pass.
   const auto last =
       std::ranges::find_if(group.on_the_way.rbegin(), group.on_the_way.rend(), &Transfer::can_wait);
   const Transfer late = *last;

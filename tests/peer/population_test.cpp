@@ -146,7 +146,8 @@ TEST_CASE("peers also differ in what the config says, and not in the rest") {
   std::set<double> batches;
   for (std::uint64_t peer = 0; peer < 50; ++peer) {
     const Hyperparameters first = first_hyperparameters(config, 4, 7, peer);
-    // The draws of learning rate and momentum come first, so these are the same without the rest.
+    // The random learning rate and momentum come first, so they do not depend on the other
+    // hyperparameters.
     const Hyperparameters fewer = first_hyperparameters({0.02, 0.9}, 4, 7, peer);
     CHECK(first.learning_rate == fewer.learning_rate);
     CHECK(first.momentum == fewer.momentum);
@@ -166,7 +167,7 @@ TEST_CASE("peers also differ in what the config says, and not in the rest") {
   std::set<double> next;
   for (int i = 0; i < 50; ++i) next.insert(explored(config, true, rng).batch);
   CHECK(next == std::set<double>{25, 39});
-  // Whole numbers change even where a fifth is less than one.
+  // An integer hyperparameter changes even if a fifth of it is less than one.
   Hyperparameters small{.learning_rate = 1, .momentum = 0.5, .batch = 2, .period = 1};
   std::set<double> seen;
   for (int i = 0; i < 50; ++i) seen.insert(explored(small, true, rng).batch);
@@ -253,7 +254,7 @@ TEST_CASE("a copy has the model and the optimiser and the hyper-parameters of it
   CHECK(trial->hyperparameters.momentum == Approx(0.5));
   CHECK(done.learning_rate == trial->hyperparameters.learning_rate);
   CHECK(done.step == 30);
-  // Here both are evaluated on the same samples.
+  // Both losses are measured on the same samples.
   const JobDone judged = source.run({.tasks = {task::Validate{}}});
   CHECK(trial->loss == first_of<result::Validation>(judged.results)->loss);
 }

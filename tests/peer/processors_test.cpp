@@ -1,4 +1,4 @@
-// If peers outnumber the processors, each stays on one of them, and neighbours share it.
+// If there are more peers than processors, each peer stays on one, and neighbours share it.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>
@@ -44,7 +44,7 @@ TEST_CASE("all threads keep to one processor, later ones as well, until they may
   const std::vector<int> all = allowed();
   Processors processors;
   REQUIRE(processors.count() == all.size());
-  // A thread that exists before pinning checks twice.
+  // A thread that started before pinning checks its processors twice.
   std::promise<void> kept;
   std::promise<void> looked;
   std::promise<void> freed;

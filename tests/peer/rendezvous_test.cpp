@@ -1,4 +1,4 @@
-// The folder in which the ranks of a cohort find each other's addresses, and what may be in it.
+// The folder in which the ranks of a cohort find each other's addresses, and what it may contain.
 #include "peer/host/rendezvous.hpp"
 
 #include <sys/stat.h>
@@ -84,7 +84,7 @@ TEST_CASE("of two processes with one rank the newer one keeps it and the other l
   CHECK(newer.look(knows_no_peer).taken_at.empty());
   CHECK(older.look(knows_no_peer).taken_at == "host-5:7000");
   CHECK(newer.look(knows_no_peer).taken_at.empty());
-  // The older one leaves the newer one's announcement alone.
+  // The older process leaves the announcement of the newer one in place.
   older.withdraw();
   CHECK(fs::exists(meeting.file(0)));
 }
@@ -124,7 +124,7 @@ TEST_CASE("nothing is believed that the rank itself has not signed", "[unit]") {
     meeting.write(0, text);
     CHECK(reader.look(knows_no_peer).others.empty());
   }
-  // A stranger's line over our own is replaced.
+  // A rank replaces a stranger's line that has overwritten its own.
   meeting.write(1, announcement_text(announcement, stranger));
   CHECK(reader.look(knows_no_peer).taken_at.empty());
   CHECK(meeting.text(1).starts_with("host-11:7000 "));

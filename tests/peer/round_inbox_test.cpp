@@ -48,11 +48,11 @@ TEST_CASE("a peer that sends rounds without end costs a bounded number of messag
   Inbox inbox;
   for (std::uint64_t round = 0; round < 10000; ++round) {
     inbox.block(round, round % 2 == 0 ? 0 : 3, 4);          // This message is never complete.
-    inbox.block(5000 + round, 0, inbox.size);               // This one is whole.
+    inbox.block(5000 + round, 0, inbox.size);               // This message is complete.
     inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // This one is for a later generation.
   }
   CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);
-  // Taken messages make room for others.
+  // Taking messages makes room for others.
   CHECK(inbox.taken(20000).size() > 0);
   CHECK(inbox.whole(20001));
 }
@@ -62,12 +62,11 @@ TEST_CASE("of a peer that is far ahead of one that never waits the newest messag
   constexpr std::uint64_t most = RoundInbox::messages_max;
   Inbox inbox;
   inbox.box.enter(key, true);
-  inbox.block(0, 0, 4);  // The rest of this one never comes.
+  inbox.block(0, 0, 4);  // The remaining blocks of this message never come.
   for (std::uint64_t round = 1; round < most + 10; ++round) CHECK(inbox.whole(round));
   CHECK(inbox.box.dropped() == 10);
   CHECK(inbox.box.held() == most);
-  // A message that was dropped does not come back, and one that is older than all that wait is not
-  // kept.
+  // A dropped message does not come back. A message older than all waiting messages is not kept.
   CHECK_FALSE(inbox.block(0, 4, 6));
   CHECK_FALSE(inbox.whole(9));
   CHECK(inbox.box.dropped() == 10);
@@ -91,7 +90,7 @@ TEST_CASE("a message is whole when all of its blocks are there", "[unit]") {
   CHECK(inbox.block(0, 0, 6));
   CHECK_FALSE(inbox.box.has(sender, 0));
   CHECK_FALSE(inbox.block(0, 0, 6));  // This block arrives again.
-  CHECK_FALSE(inbox.block(0, 6, 5));  // This block is longer than what is missing.
+  CHECK_FALSE(inbox.block(0, 6, 5));  // This block is longer than the missing part.
   CHECK(inbox.block(0, 6, 4));
   CHECK(inbox.box.has(sender, 0));
   CHECK(inbox.taken(0) == Rounds{0});
@@ -125,7 +124,7 @@ TEST_CASE("where rounds do not end, a late message counts and a repeated one doe
 TEST_CASE("what comes before its generation may be longer than what this one sends", "[unit]") {
   Inbox inbox;
   CHECK(inbox.block(0, 0, 20, next_key));
-  CHECK_FALSE(inbox.block(0, 20, 50, next_key));  // No rule sends that much.
+  CHECK_FALSE(inbox.block(0, 20, 50, next_key));  // No mixing rule sends that much.
   CHECK(inbox.block(0, 20, 10, next_key));
   CHECK_FALSE(inbox.box.has(sender, 0));
   inbox.size = 30;

@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// Writes a checkpoint of the first model at this step. `text` is the config as it is stored.
+/// Writes a checkpoint of the initial model at this step. `text` is the stored config.
 inline void save_step(const std::filesystem::path& checkpoints, const Config& config,
                       const std::string& text, std::uint64_t step) {
   const Task task = load_task(config, 0);

@@ -1,4 +1,4 @@
-// What a service manager such as systemd hears from a peer.
+// The messages that a peer sends to a service manager such as systemd.
 #include "peer/host/service_manager.hpp"
 
 #include <sys/socket.h>
@@ -15,10 +15,10 @@
 namespace gv {
 namespace {
 
-/// A service manager's socket, which NOTIFY_SOCKET names to this process.
+/// A service manager's socket. NOTIFY_SOCKET of this process names it.
 class Manager {
  public:
-  /// `name` as in NOTIFY_SOCKET: a path, or @ and a name outside of the file system.
+  /// `name` has the form of NOTIFY_SOCKET: a path, or @ and an abstract socket name.
   explicit Manager(const std::string& name) : socket_(::socket(AF_UNIX, SOCK_DGRAM, 0)) {
     ::sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -35,7 +35,7 @@ class Manager {
     ::close(socket_);
   }
 
-  /// What has arrived; an empty string if nothing has.
+  /// The message that has arrived; empty if there is none.
   std::string heard() const {
     std::array<char, 100> text{};
     const ::ssize_t length = ::recv(socket_, text.data(), text.size(), MSG_DONTWAIT);

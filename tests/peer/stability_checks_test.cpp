@@ -1,4 +1,4 @@
-// Settings with which asynchronous rules would run apart are refused with the bound.
+// Settings that make asynchronous rules diverge are refused, and the message states the bound.
 #include <catch2/catch.hpp>
 #include <string>
 
@@ -14,7 +14,7 @@ std::string named(const std::string& algorithm, const std::string& more) {
 
 }  // namespace
 
-// With seven workers, a change comes 13 changes late, and 2 sin(pi / 54) is 0.116.
+// With seven workers, each change is applied 13 changes late. The bound is 2 sin(pi / 54) = 0.116.
 TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bound", "[unit]") {
   const Problem problem = only_problem(named("async_downpour", "[train]\nlearning_rate = 0.25\n"));
   CHECK(problem.place == "a.toml:5: train.learning_rate");
@@ -23,16 +23,18 @@ TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bou
   CHECK(problem.remedy == "write learning_rate = 0.1 or less");
   sound(named("async_downpour", "[train]\nlearning_rate = 0.116\n"));
   sound(named("downpour", "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\n"));
-  // Ten steps at 0.012 pull by 0.114, and at 0.013 by 0.123.
+  // Ten steps shorten a distance by 0.114 at a learning rate of 0.012, and by 0.123 at 0.013. The
+  // bound is 0.116.
   sound(named("async_downpour", "[train]\nlearning_rate = 0.012\n[mixing]\nperiod_steps = 10\n"));
   CHECK(only_problem(named("async_downpour",
                            "[train]\nlearning_rate = 0.013\n[mixing]\nperiod_steps = 10\n"))
             .remedy.find("period_steps") != std::string::npos);
-  // The bound holds for plain descent.
+  // The bound holds only for plain descent.
   sound(named("async_downpour", "[train]\noptimizer = \"adam\"\nlearning_rate = 0.25\n"));
 }
 
-// Two workers of the root, four below these and one below: 2 rounds, 6 and 10, less one change.
+// Two workers are 2 rounds late, four are 6 and one is 10. That is 38 changes on average, one of
+// them the worker's own.
 TEST_CASE("a tree of servers has the bound of its mean delay", "[unit]") {
   const Problem problem = only_problem(named("server_tree", "[train]\nlearning_rate = 0.05\n"));
   CHECK(problem.reason.find("37 others late") != std::string::npos);
@@ -41,7 +43,8 @@ TEST_CASE("a tree of servers has the bound of its mean delay", "[unit]") {
 }
 
 TEST_CASE("an alpha that is too large for workers in turn is refused with the bound", "[unit]") {
-  // Two steps at 0.5 pull by 0.75: (4 - 1.5) / (4 - 0.75) is 0.769.
+  // Two steps at a learning rate of 0.5 shorten a distance by q = 0.75, so the bound is (4 - 2 q) /
+  // (4 - q) = 0.769.
   const std::string text = "[train]\nlearning_rate = 0.5\n[gossip]\nperiod_steps = 2\nalpha = ";
   const Problem problem = only_problem(named("async_easgd", text + "0.78\n"));
   CHECK(problem.place == "a.toml:8: gossip.alpha");
@@ -50,7 +53,8 @@ TEST_CASE("an alpha that is too large for workers in turn is refused with the bo
   sound(named("async_easgd", text + "0.76\n"));
 }
 
-// Two steps at 3 leave (1 - 3)^2 = 4 of a distance, which does not show in a pull of -3.
+// Two steps at a rate of 3 multiply a distance by (1 - 3)^2 = 4. The pull of 1 - 4 = -3 looks
+// harmless.
 TEST_CASE("a rate above 2 is refused also where an even number of steps hides its growth",
           "[unit]") {
   const std::string train = "[train]\noptimizer = \"sgd\"\nlearning_rate = 3.0\n";
@@ -72,7 +76,7 @@ TEST_CASE("slices that train frozen for too long are refused with the bound", "[
       only_problem(named("slicing", rate + "fragments = 8\nperiod_steps = 3\n"));
   CHECK(problem.place == "a.toml:5: train.learning_rate");
   CHECK(problem.reason.find("8 slices train") != std::string::npos);
-  CHECK(problem.reason.find("0.0914") != std::string::npos);  // 1 - 0.75^(1/3)
+  CHECK(problem.reason.find("0.0914") != std::string::npos);  // This is 1 - 0.75^(1/3).
   sound(named("slicing", rate + "fragments = 4\nperiod_steps = 6\n"));
   CHECK(problems_of(named("slicing", rate + "fragments = 4\nperiod_steps = 7\n")).size() == 1);
 }

@@ -1,4 +1,4 @@
-// Carriers of a stage compare their states after a generation in which a newcomer got none.
+// Carriers of a stage compare their states after a generation in which a newcomer failed to get it.
 #include "peer/modes/stage_audit.hpp"
 
 #include <catch2/catch.hpp>
@@ -24,7 +24,7 @@ Generation generation_of(std::uint64_t number, const std::vector<PeerId>& holder
   return generation;
 }
 
-/// Carriers of part 1, which has one value at each of them.
+/// Carriers of part 1. Each has one value everywhere in its copy.
 struct Carriers {
   std::vector<std::pair<PeerId, float>> values;
   std::map<PeerId, StageAudit> audits;
@@ -40,8 +40,8 @@ struct Carriers {
     for (auto& [peer, audit] : audits) audit.enter(generation_of(number, holders));
   }
 
-  /// Each carrier tells its values, and all messages arrive unless `loses` says otherwise. Returns
-  /// the odd ones.
+  /// Each carrier sends its fingerprint. The i-th message is lost if `loses(i)` is true. Returns
+  /// the carriers that find that their own state is the odd one.
   template <class Loses>
   std::vector<PeerId> compare(const Loses& loses) {
     std::vector<std::pair<PeerId, Effects>> under_way;
@@ -91,8 +91,8 @@ TEST_CASE("carriers compare a stage after a generation in which a newcomer got n
   CHECK(carriers.said.empty());
   carriers.enter(2);
   CHECK(carriers.compare() == std::vector<PeerId>{PeerId{1}});
-  CHECK(carriers.differences == 3);  // Each carrier reports it.
-  // After a run the states are no longer those of the generation's beginning.
+  CHECK(carriers.differences == 3);  // Each carrier reports the difference.
+  // After a run, states differ from those at the beginning of the generation.
   for (auto& [peer, audit] : carriers.audits) audit.settle();
   CHECK(carriers.compare().empty());
   carriers.said.clear();

@@ -1,4 +1,4 @@
-// The state from which a peer that resumes begins, and whether its run had ended.
+// The state from which a resuming peer begins, and whether its run had ended.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -62,7 +62,7 @@ TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[
   CHECK(start("[model]\nkind = \"mlp\"\nhidden = [3]\n").problems.size() == 1);
   CHECK(start("[train]\noptimizer = \"sgd\"\n").problems.empty());
 
-  // A damaged checkpoint says nothing about settings: others may have the model.
+  // A damaged checkpoint says nothing about settings, since other peers may have the model.
   for (const auto& file : parameter_files(folder.path())) std::filesystem::resize_file(file, 100);
   const StartingPoint damaged = start("[train]\noptimizer = \"sgd\"\n");
   CHECK(damaged.problems.empty());
@@ -126,7 +126,7 @@ TEST_CASE("a mean has its version again after a restart and another mean has ano
     CHECK(version_of(*note->end, 1002) == version);
   }
   CHECK(is_before(of_two, of_three));
-  // A peer's own model is not the mean yet.
+  // The version of a peer's own model is not the version of the mean.
   CHECK_FALSE(end.note_of({.step = 1001, .samples = 1001, .lineage = 5}));
 }
 

@@ -1,5 +1,4 @@
-// Downloads of states across generations: if a source dies, the next one sends the rest or
-// everything.
+// Downloads of states across generations: if a source dies, the next one sends the rest or all.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
@@ -22,11 +21,11 @@ namespace {
 constexpr PeerId self{3};
 constexpr PeerId first{1};
 constexpr PeerId second{2};
-constexpr std::size_t elements = 100'000;  // Two blocks.
+constexpr std::size_t elements = 100'000;  // This fills two blocks.
 constexpr std::uint64_t layout = 7;
 const ModelVersion newest{.step = 5, .samples = 80, .lineage = 9};
 
-/// A generation in which we get the state, or that of stage 1, from `source`.
+/// A generation in which we get the whole state, or that of stage 1, from `source`.
 Generation from(PeerId source, std::uint64_t counter, const ModelVersion& version = newest) {
   return {.id = {.number = counter, .proposer = source},
           .order = {first, second, self},
@@ -72,7 +71,7 @@ StateAnswer answer_in(const Effects& out) {
   return {std::get<TransferAccepted>(out.messages[0].message), out.transfers[0]};
 }
 
-/// The answer of a source whose state consists of equal values.
+/// The answer of a source whose state has the same value everywhere.
 StateAnswer answer_of(PeerId source, const Generation& generation, const StateRequest& request,
                       float value, bool is_common) {
   StateTransfer states = transfer_of_peer(source);
@@ -84,8 +83,8 @@ StateAnswer answer_of(PeerId source, const Generation& generation, const StateRe
   return answer_in(out);
 }
 
-/// Peer `of`, whose state consists of equal values, is a witness for a state that we have
-/// downloaded, if it is asked.
+/// Peer `of`, whose state has one value everywhere, answers as a witness of our download. Returns
+/// false if it was not asked.
 bool confirm(StateTransfer& states, const Generation& generation, PeerId of, float value,
              const Effects& asked, Effects& out) {
   for (const Outgoing& outgoing : asked.messages) {
@@ -123,7 +122,7 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   states.receive(Time{}, second, ended.accepted, out);
   CHECK_FALSE(states.take());
   states.receive(Time{}, second, ended.block(ended.left()), out);
-  // The other peer that has the same bits confirms them first.
+  // The third peer, which has the same bits, must confirm them first.
   if (is_common) CHECK_FALSE(states.take());
   CHECK(confirm(states, next, first, value, Effects(out), out) == is_common);
   const auto arrived = states.take();
@@ -135,12 +134,12 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   return ended.transfer.offset;
 }
 
-/// Two stages of 40 bytes. A peer in a generation with them is sent copies of them.
+/// A peer in a generation with two stages of 40 bytes, which receives copies of them.
 class CopyKeeper {
  public:
   CopyKeeper() { states.enter(generation_); }
 
-  /// The first `size` bytes of a copy come. Returns true if they are taken.
+  /// Receives the first `size` bytes of a copy. Returns true if they are accepted.
   bool takes(PeerId sender, std::uint32_t stage, std::uint64_t run, std::size_t size) {
     Effects out;
     const TransferId id = copy_id(sender, generation_.key(), stage, run);
@@ -218,7 +217,7 @@ TEST_CASE("a state that the other peers do not have is refused and one of them s
   CHECK_FALSE(states.take());
   REQUIRE(confirm(states, generation, third, 1, asked, out));
   CHECK_FALSE(states.take());
-  // Another peer is asked for its state, under a name of its own.
+  // We ask another peer for its state, with a new id.
   const StateRequest again = request_in(out);
   CHECK(again.offset == 0);
   const PeerId source = out.messages.front().to;
@@ -231,7 +230,7 @@ TEST_CASE("a state that the other peers do not have is refused and one of them s
                  {sound.transfer.id, block_bytes_usual,
                   sound.transfer.payload.bytes.subspan(block_bytes_usual)},
                  out);
-  // The first source contradicts it, and the other peer confirms it.
+  // The first source contradicts this state, and the other peer confirms it.
   const Effects asked_again = std::exchange(out, {});
   confirm(states, generation, first, 100, asked_again, out);
   confirm(states, generation, source == second ? third : second, 1, asked_again, out);
@@ -279,7 +278,7 @@ TEST_CASE("only peers that lack a state may ask peers that have it", "[unit]") {
 
 namespace {
 
-/// `source`, which has these values of stage 1, answers if it is asked for a sketch of them.
+/// `source` has these values of stage 1. It sends a sketch of them if `asked` requests one.
 void sketch_from(StageStates& states, PeerId source, const Generation& generation,
                  const StageValues& values, const Effects& asked) {
   for (const auto& [to, message] : asked.messages) {
@@ -336,7 +335,7 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(states.is_fetching());
   out = {};
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
-  // No other peer can confirm a state that came from two, so the second is asked for a fingerprint.
+  // No other peer can confirm a state from two sources, so the second is asked for a fingerprint.
   CHECK(states.is_fetching() == is_common);
   if (is_common) sketch_from(states, second, next, constant(value), out);
   CHECK_FALSE(states.is_fetching());
@@ -369,7 +368,7 @@ TEST_CASE("a stage made of the different states of two peers is not taken", "[un
   CHECK(states.is_fetching());
   Effects out;
   CHECK(states.tick(Time{}, out) == second);
-  // The next generation's source sends everything.
+  // In the next generation the source sends everything.
   CHECK(fetch(second, 3, 2, block_bytes_usual) == 0);
 }
 
@@ -461,7 +460,7 @@ TEST_CASE("states kept until a run are dropped by it and other copies are not", 
   const ModelVersion had{.step = 5, .samples = 5, .lineage = 1};
   const ModelVersion copied{.step = 4, .samples = 4, .lineage = 1};
   states.keep(0, copied, constant(1));
-  states.keep_until_run(0, copied, constant(2));  // It is there already, and stays.
+  states.keep_until_run(0, copied, constant(2));  // This copy already exists, so it is kept.
   states.keep_until_run(1, had, constant(3));
   CHECK(states.find(0, copied));
   CHECK(states.find(1, had));

@@ -1,4 +1,4 @@
-// The status table of a document with texts from outside, and how a peer is asked for it.
+// The status table of a document with untrusted texts, and how a peer is asked for its status.
 #include "peer/host/status.hpp"
 
 #include <pthread.h>
@@ -31,7 +31,7 @@ TEST_CASE("signals while a peer is asked do not end the question") {
   REQUIRE(::sigaction(SIGUSR1, &heard, &before) == 0);
   const TemporaryFolder folder;
   asio::io_context io;
-  // The answer arrives after the asking side has been woken several times.
+  // Signals wake the asking side several times before the answer arrives.
   const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   const PeerSocket socket(
       io, folder.path(),

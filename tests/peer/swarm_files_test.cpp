@@ -1,4 +1,4 @@
-// The files that a peer keeps of a swarm with certificates, its tickets, and paths in other peers'
+// The files that a peer keeps in a swarm with certificates, its tickets, and paths in other peers'
 // configs.
 #include "peer/host/swarm_files.hpp"
 
@@ -27,7 +27,7 @@ Config config_with(const std::string& folder, const std::string& file) {
   return config;
 }
 
-/// The swarm's own signature on a peer that may invite others until then.
+/// The swarm's own certificate for a peer that may invite others until `expires_s`.
 Certificate certificate_of(const KeyPair& swarm, const KeyPair& own, const std::string& name,
                            std::uint64_t expires_s) {
   Certificate certificate{.swarm = swarm.public_key,
@@ -40,7 +40,7 @@ Certificate certificate_of(const KeyPair& swarm, const KeyPair& own, const std::
   return certificate;
 }
 
-/// A ticket of that swarm that is good until the year 2096, from a peer that does not answer.
+/// A ticket of that swarm, valid until the year 2096, from a peer that does not answer.
 Ticket ticket_of(const KeyPair& swarm) {
   return {.addresses = {"192.0.2.1:7000"},
           .swarm = swarm.public_key,
@@ -86,7 +86,7 @@ TEST_CASE("keys and certificates of a swarm are in one folder which only we may 
   CHECK(files.identity.public_key == own.public_key);
   REQUIRE(files.swarm_key);
   CHECK(files.swarm_key->public_key == swarm.public_key);
-  // Keys are never replaced: a start that was interrupted goes on with them.
+  // Keys are never replaced: after an interrupted start, the next start uses the same keys.
   CHECK(keep_swarm_key(scratch.path(), "key").pair.public_key == own.public_key);
   const auto others_may = [&](const std::filesystem::path& path) {
     using std::filesystem::perms;
@@ -111,8 +111,7 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(book.refusal(guest, one, start_s).empty());
   book.use(guest, one);
   CHECK(book.refusal(guest, two, start_s) == "the ticket has been used");
-  // A guest that has not received the answer asks again, even after a restart of the peer that gave
-  // it.
+  // A guest that did not receive the answer may ask again, even after the answering peer restarts.
   TicketBook again(file);
   CHECK(again.refusal(guest, one, start_s + 100).empty());
   CHECK(again.refusal(guest, two, start_s) == "the ticket has been used");
@@ -160,7 +159,7 @@ TEST_CASE("a first peer whose clock is far behind is refused and keeps its certi
   const KeyPair own = keep_swarm_key(scratch.path(), "key").pair;
   const KeyPair swarm = keep_swarm_key(scratch.path(), "swarm_key").pair;
   const KeyPair other = generate_key_pair();
-  // The clock of the machine that runs this test is behind the year 2096.
+  // This test assumes that the machine's clock is before the year 2096.
   constexpr std::uint64_t made_s = 4'000'000'000;
   const Certificate later = certificate_of(swarm, own, "first", made_s + certificate_lifetime_s);
   Revocation revocation{.swarm = swarm.public_key,
@@ -186,7 +185,7 @@ TEST_CASE("a first peer whose clock is far behind is refused and keeps its certi
     CHECK(files.certificates == certificates);
     CHECK(files.revocations.size() == 1);
   }
-  // Without the file it begins with the same keys.
+  // Without the certificates file, the peer begins with the same keys.
   std::filesystem::remove(swarm_folder(scratch.path()) / "certificates");
   HostOptions options;
   REQUIRE(prepare_to_create(arguments, options).empty());
@@ -252,10 +251,10 @@ TEST_CASE("a config from a ticket reads data below the run folder and no others 
   CHECK(is_refused(config_with("/home/me/running", "a.txt"), ""));
   CHECK(is_refused(config_with("/etc", "passwd"), ""));
   CHECK_FALSE(is_refused(config_with("/data", "a.txt"), "/data"));
-  // The folder that was allowed does not allow others.
+  // Allowing one folder does not allow any other.
   CHECK(is_refused(config_with("/data", "../etc/passwd"), "/data"));
   CHECK(is_refused(config_with("/data", "/etc/passwd"), "/data"));
-  // Nothing may read the peer's own keys, even if their folder is allowed.
+  // No config may read the peer's own keys, even if their folder is allowed.
   CHECK(is_refused(config_with("/home/me/run/swarm", "key"), ""));
   CHECK(is_refused(config_with("/home/me/run", "swarm/key"), ""));
   CHECK(is_refused(config_with("/home/me/run/./data/../swarm", "key"), "/home/me/run/swarm"));

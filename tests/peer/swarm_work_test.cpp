@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr PeerId self{1};
 constexpr std::uint64_t batch = 10;
 
-/// One peer that counts, and the reports of other peers.
+/// One peer that counts the work, and the reports of other peers.
 struct Counting {
   explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
                     std::size_t others = 3)
@@ -52,7 +52,7 @@ struct Counting {
     work.hear(now, members);
   }
 
-  /// Lets time pass without a report of any peer.
+  /// Lets time pass in which no peer reports.
   void hear_nobody() {
     Effects out;
     members.tick(now, out);
@@ -61,7 +61,7 @@ struct Counting {
 
   SwarmWork work;
   Membership members;
-  std::uint64_t incarnation = 0;  ///< A higher one brings back peers that count as dead.
+  std::uint64_t incarnation = 0;  ///< Sent in all reports. A higher one revives dead peers.
   Time now{};
   std::uint64_t steps = 0;
 };
@@ -69,15 +69,16 @@ struct Counting {
 }  // namespace
 
 TEST_CASE("a batch that grows makes the updates of Smith's first experiment", "[unit]") {
-  // 50,000 samples in batches of 128, a factor of 5 after 60, 120 and 160 of 200 epochs: 78,000
-  // updates if the rate falls, 28,800 if the batch grows (Smith 2018 says 80,000 and 29,000).
+  // 50,000 samples in batches of 128. A factor of 5 applies after 60, 120 and 160 of 200 epochs.
+  // That makes 78,000 updates if the learning rate falls, and 28,800 if the batch grows (Smith 2018
+  // says 80,000 and 29,000).
   constexpr std::uint64_t epoch = 50000;
   const BatchGrowth growth{.at = {60 * epoch, 120 * epoch, 160 * epoch}, .factor = 5};
   std::uint64_t updates = 0;
   for (std::uint64_t samples = 0; samples < 200 * epoch; ++updates) {
     samples += 128 * growth.after(samples);
   }
-  // 60 and 60 / 5 and 40 / 25 and 40 / 125 epochs of 390.6 updates.
+  // These are 60 + 60 / 5 + 40 / 25 + 40 / 125 epochs of 390.6 updates.
   CHECK(updates == 28876);
   CHECK(growth.most() == 125);
   CHECK(BatchGrowth{}.after(epoch) == 1);
@@ -90,17 +91,17 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   CHECK(swarm.work.counted() == 200);
   CHECK(swarm.work.progress(swarm.now + 5s) == 0.2);
   CHECK(swarm.work.factor() == 1);
-  CHECK(swarm.work.steps_left_of(150) == 6);  // 800 / 150 = 5.33
+  CHECK(swarm.work.steps_left_of(150) == 6);  // This is 800 / 150 = 5.33, rounded up.
   swarm.work.agree_on(swarm.now += 2s, 400);
   CHECK(swarm.work.pace() == Approx(100));
-  // A version may be given up for an earlier one.
+  // Peers may roll back to an earlier version.
   swarm.work.agree_on(swarm.now, 300);
   CHECK(swarm.work.counted() == 300);
   CHECK(swarm.work.steps_left_of(150) == 5);
   swarm.work.agree_on(swarm.now, 1000);
   CHECK(swarm.work.steps_left_of(150) == 0);
   CHECK(swarm.work.is_used_up());
-  // The rule changes to one without waiting: what is agreed on remains, and reports add to it.
+  // After a switch to a rule without waiting, the agreed total stays and reports add to it.
   Counting later({.budget = 1000, .batch = batch});
   later.work.count(later.now += 1s, 5);
   later.work.agree_on(later.now, 200);
@@ -109,7 +110,7 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   later.work.count(later.now += 1s, 5);
   later.report(PeerId{2}, {.samples = 80});
   CHECK(later.work.counted() == 280);
-  // The same again: what the other did meanwhile is agreed on, and counts once.
+  // Switch again: the agreed total includes the other peer's work meanwhile, which counts once.
   later.work.agree_on(later.now += 1s, 480);
   later.report(PeerId{2}, {.samples = 180});
   CHECK(later.work.counted() == 480);
@@ -130,7 +131,7 @@ TEST_CASE("the samples of all peers add up, those of peers that are gone include
       swarm.report(PeerId{id}, {.samples = static_cast<std::uint64_t>(second) * 60});
       trained += 60;
     }
-    // The third trains for ten seconds, and is never heard again.
+    // Peer 4 trains for ten seconds, and is never heard of again.
     if (second > 10) continue;
     swarm.report(PeerId{4}, {.samples = static_cast<std::uint64_t>(second) * 60});
     trained += 60;
@@ -155,21 +156,21 @@ TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pac
   CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
   // Only the reported work is counted.
   CHECK(swarm.work.counted() == 2000);
-  // The count never falls, even if the other peer did nothing meanwhile.
+  // The estimate never falls, even if the other peer did nothing meanwhile.
   swarm.report(PeerId{2}, {.samples = 1001});
   CHECK(swarm.work.progress(swarm.now) == Approx(0.3));
 }
 
 TEST_CASE("a newcomer learns the total that more than a third of the peers report", "[unit]") {
   Counting swarm;
-  // Within two seconds of its start it believes no single peer.
+  // In its first two seconds a peer does not believe any single peer.
   swarm.report(PeerId{2}, {.samples = 1U << 30, .counted = 1U << 30});
   CHECK(swarm.work.counted() == 0);
   swarm.now += 2s;
   swarm.work.count(swarm.now, 1);
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
   swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
-  // Including itself, two or more of four reach 60,100, and only one of them can be hostile.
+  // At least two of four peers now know of 60,100 samples, and at most one peer can be hostile.
   CHECK(swarm.work.counted() == 60100);
   // A total counts once, however many peers report it.
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
@@ -193,8 +194,8 @@ TEST_CASE("work of peers that were away is not added to a total that includes it
   for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
   train({2, 3, 4});
   REQUIRE(swarm.work.counted() == 4 * each);
-  // For a minute the others hear each other, and we hear none of them. Then two of them report,
-  // with the total of all, and later the third.
+  // For a minute the others hear each other, and we hear none of them. Then two of them report the
+  // total of all, and later the third does too.
   for (int tens = 0; tens < 6; ++tens) train({});
   for (const std::uint64_t id : {2, 3, 4}) {
     REQUIRE(swarm.members.find(PeerId{id})->state == MemberState::dead);
@@ -206,7 +207,7 @@ TEST_CASE("work of peers that were away is not added to a total that includes it
   CHECK(swarm.work.counted() == 4 * each);
   swarm.report(PeerId{4}, {.samples = each, .counted = 4 * each});
   CHECK(swarm.work.counted() == 4 * each);
-  // What it does from then on counts.
+  // From then on, the work of these peers counts.
   train({2, 3, 4});
   CHECK(swarm.work.counted() == 4 * each);
 }
@@ -222,7 +223,8 @@ TEST_CASE("one report cannot use up the budget", "[unit]") {
     }
     // Peer 4 is hostile: it claims the whole budget, in its own count and as a total.
     swarm.report(PeerId{4}, {.samples = 1ULL << (20 + second), .counted = 1ULL << 40});
-    // Ten seconds of four times the fastest pace (100 a second), then four times its own mean.
+    // Peer 4 may count for ten seconds at four times the fastest pace (100 a second), and then at
+    // four times its own mean pace.
     const std::uint64_t honest = 300 * static_cast<std::uint64_t>(second);
     if (second <= 10)
       CHECK(swarm.work.counted() <= honest + 400 * static_cast<std::uint64_t>(second));
@@ -271,7 +273,7 @@ TEST_CASE("a count that begins again adds to what its peer has done before", "[u
   swarm.report(PeerId{2}, {.samples = 0}, Phase::joining);
   train(100, 500);
   CHECK(swarm.work.counted() == 3000);
-  // A report that is a little older changes nothing.
+  // A slightly older report changes nothing.
   swarm.report(PeerId{2}, {.samples = 400});
   swarm.report(PeerId{2}, {.samples = 500});
   CHECK(swarm.work.counted() == 3000);
@@ -297,12 +299,13 @@ TEST_CASE("updates are longer where steps are fewer than a peer's share of the d
   };
   // Equal data and equal paces.
   CHECK(factor_at(10, 1000, 4) == Approx(1).epsilon(0.01));
-  // Half of the pace: 1/4 of the data by 1/7 of the steps.
+  // Half the pace: 1/4 of the data over 1/7 of the steps.
   CHECK(factor_at(5, 1000, 4) == Approx(7.0 / 4).epsilon(0.01));
-  // A fifth of the pace would need 16/4; a tenth 31/4, which is beyond the limit.
+  // A fifth of the pace: 1/4 of the data over 1/16 of the steps. A tenth of the pace would need
+  // 31/4, which is beyond the limit of 4.
   CHECK(factor_at(2, 1000, 4) == Approx(4).epsilon(0.01));
   CHECK(factor_at(1, 1000, 4) == Approx(4));
-  // Twice the data: 2/5 of them by 1/4 of the steps.
+  // Twice the data: 2/5 of the data over 1/4 of the steps.
   CHECK(factor_at(10, 2000, 4) == Approx(8.0 / 5).epsilon(0.01));
   CHECK(factor_at(1, 1000, 1) == 1);
 }
@@ -325,11 +328,11 @@ TEST_CASE("private files of unlike size count in full, and a false size for litt
     }
     return swarm.work.factor();
   };
-  // 1000 of 8000 samples by a quarter of the steps.
+  // 1000 of 8000 samples over a quarter of the steps.
   CHECK(factor_beside(5000, true) == Approx(0.5).epsilon(0.01));
-  // If all data are ours, no larger part of them is possible.
+  // No shard is believed to have more than all data, here 1000 samples.
   CHECK(factor_beside(5000, false) == Approx(1).epsilon(0.01));
-  // 1000 of 19,000.
+  // 1000 of 19,000 samples over a quarter of the steps.
   CHECK(factor_beside(std::uint64_t{1} << 60, true) == Approx(4.0 / 19).epsilon(0.01));
 }
 
@@ -339,8 +342,8 @@ TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") 
     swarm.work.follow_clock(swarm.now += passed, true, swarm.members);
   };
   follow(0s);
-  // Two peers that have trained before say hello. In the first two seconds a hostile one could be
-  // the only one.
+  // Two peers that have trained before say hello. For two seconds, one hostile peer could pose as
+  // both.
   follow(1s);
   CHECK(swarm.work.own().ran_ms == 1000);
   swarm.now += 1s;
@@ -434,7 +437,7 @@ TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the sa
 
 namespace {
 
-/// The figure of that name; -1 if the section does not have it.
+/// The figure with that name; -1 if the section lacks it.
 double figure_of(const ReportSection& section, std::string_view name) {
   for (const auto& [key, figure] : section.figures) {
     if (key != name) continue;
@@ -446,7 +449,7 @@ double figure_of(const ReportSection& section, std::string_view name) {
   return -1;
 }
 
-/// A peer's report on the common work.
+/// A peer's report on the swarm's work.
 struct WorkReport {
   explicit WorkReport(const Counting& swarm) { swarm.work.add_to(swarm.members, report); }
 
@@ -511,7 +514,7 @@ TEST_CASE("a report has the totals of the work and a part for each member", "[un
   CHECK(report.of(2, "share") == Approx(2050.0 / 5050));
   CHECK(report.of(3, "data") == 200);
   CHECK(report.of(3, "samples_per_second") == Approx(50));
-  // A quarter of the data and two fifths of the pace; half of the data and a fifth of the pace.
+  // Peer 1 has 1/4 of the data and 2/5 of the pace. Peer 3 has 1/2 of the data and 1/5 of the pace.
   CHECK(report.of(1, "factor_wanted") == Approx(0.625));
   CHECK(report.of(3, "factor") == Approx(2.5));
   CHECK(report.of(1, "chunks_done") == -1);
@@ -535,7 +538,7 @@ TEST_CASE("a report of leased data has chunks that are done or taken or trained 
   CHECK(report.total("ledger", "done") == 2);
   CHECK(report.total("ledger", "leased") == 3);
   CHECK(report.total("ledger", "to_do") == 35);
-  // Our samples are in no chunk that is done: 400 and 80 samples, and five chunks of 40.
+  // The peers trained 400 and 80 samples. Finished and leased chunks explain five times 40 of them.
   CHECK(report.total("ledger", "samples_again") == 280);
   CHECK(report.of(2, "chunks_done") == 2);
   CHECK(report.of(2, "leases") == 3);

@@ -1,4 +1,4 @@
-// How settings that arrive while a swarm runs change its rounds, and which are refused.
+// How settings that arrive while a swarm runs change its rounds of mixing, and which are refused.
 #include "peer/config/switched_mixing.hpp"
 
 #include <catch2/catch.hpp>
@@ -58,14 +58,14 @@ TEST_CASE("a settings revision that cannot be gone by is refused with its reason
              Catch::Contains("cannot be switched while peers run"));
   CHECK_THAT(refusal("mixing.topologie = \"ring\"\n"), Catch::Contains("topology"));
   CHECK_THAT(refusal("mixing.gamma = \n"), !Catch::Equals(""));
-  // Checked for the actual number of peers.
+  // The settings are checked against the actual number of peers.
   CHECK_THAT(refusal("mixing.topology = \"hypercube\"\n"), Catch::Contains("power of two"));
-  // Two kinds of momentum would add up.
+  // Two kinds of momentum would add up, so this is refused.
   Config config = running();
   config.train.optimizer.kind = OptimizerKind::nesterov;
   CHECK_THAT(refusal(revision_settings("qg_dsgdm"), config), Catch::Contains("momentum"));
   config.train.optimizer.kind = OptimizerKind::sgd;
-  // Peers that do not wait do not know which part of leased data is theirs.
+  // Peers that do not wait cannot tell which part of the leased data is theirs.
   Config leased = running();
   leased.data.partition.kind = PartitionKind::leased;
   CHECK_THAT(refusal("mixing.staleness = -1\n", leased), Catch::Contains("leased"));

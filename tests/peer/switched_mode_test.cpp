@@ -1,4 +1,4 @@
-// What a swarm can switch to while it runs, and what its council decides.
+// What a running swarm can switch to, and what its council decides.
 #include "peer/config/switched_mode.hpp"
 
 #include <catch2/catch.hpp>
@@ -49,7 +49,7 @@ Outcome outcome_of(const Generation& council) { return static_cast<Outcome>(coun
 
 const SettingsRevision first{1, "allreduce"};
 
-/// The council of one peer. The test plays the other two.
+/// One peer's council. The test plays the other two peers.
 struct Council {
   Council() {
     PushPull table;
@@ -67,7 +67,7 @@ struct Council {
       council.tick(now, true, standing, members, out);
     }
   }
-  /// The newest ballot about which it has asked that peer.
+  /// The newest ballot that the council has proposed to that peer.
   std::optional<GenerationId> asked(PeerId peer) const {
     std::optional<GenerationId> ballot;
     for (const Outgoing& outgoing : out.messages) {
@@ -106,7 +106,7 @@ TEST_CASE("a switch keeps all settings but those of the mode", "[unit]") {
   CHECK(switched.config.run.mode == ModeKind::allreduce);
   CHECK(switched.config.allreduce.algorithm == ReduceAlgorithm::ring);
   CHECK(switched.config.train.batch == 32);
-  // The learner was made for batches of one size.
+  // The learner cannot change the size of its batches.
   CHECK_FALSE(switched.config.allreduce.shares_by_speed);
   const SwitchedConfig back = switched_config(running(), settings_of("gossip"));
   REQUIRE(back.problems.empty());
@@ -171,8 +171,8 @@ TEST_CASE("a switch leaves learners as they were made", "[unit]") {
   by_speed.run.mode = ModeKind::allreduce;
   by_speed.allreduce.shares_by_speed = true;
   CHECK(refusal(by_speed, settings_of("allreduce")).empty());
-  // Some algorithms name an optimiser, but a learner keeps its own, and its checkpoints hold the
-  // state of that.
+  // Some algorithms name an optimiser, but a learner keeps its own, whose state is in its
+  // checkpoints.
   Config config = running();
   config.train.optimizer.kind = OptimizerKind::nesterov;
   const SwitchedConfig switched = switched_config(config, settings_of("hogwild"));
@@ -196,7 +196,7 @@ TEST_CASE("a switch to what treats buffers of a program's model as gradients is 
     CHECK_FALSE(refuses(settings_of("d_psgd")));
     CHECK(refuses(settings_of("allreduce") + "allreduce.one_bit = true\n") == model.has_buffers);
     CHECK(refuses(settings_of("gradient_tracking")) == model.has_buffers);
-    // From one rule to another a swarm stays in its mode.
+    // A switch between rules of mixing does not change the mode.
     const Problems of_rule = node.mixing.read_revision(settings_of("async_downpour")).problems;
     CHECK(of_rule.empty() == !model.has_buffers);
   }
@@ -250,10 +250,10 @@ TEST_CASE("a switch that was refused once is not made when others come", "[unit]
   Answers answers{{PeerId{1}, answer(first, second, 90)}, {PeerId{2}, answer({}, {}, 10)}};
   answers[PeerId{1}].speed = 2;
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::refused);
-  // A later switch is a different one.
+  // Revision 3 is a different switch.
   answers[PeerId{2}].revision = {3, "gossip"};
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
-  // A peer that was cut off may have made the switch, which cannot be undone.
+  // A peer that was cut off may already have switched, and a switch cannot be undone.
   answers[PeerId{2}] = answer(second, second, 100);
   CHECK(outcome_of(*planner().plan(answers, nullptr)) == Outcome::switches);
 }

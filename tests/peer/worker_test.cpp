@@ -1,4 +1,4 @@
-// A worker whose replica averages arrays runs jobs with short ones on the thread that posts them.
+// A worker that averages arrays runs jobs with short arrays on the thread that posts them.
 #include "peer/host/worker.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using Array = std::vector<float>;
 
-/// Floats behind an array: its weight, and some that the replica does not change.
+/// Number of floats behind an array: its weight, and some that the replica does not change.
 constexpr std::size_t behind_array = 5;
 constexpr std::size_t long_array = std::size_t{1} << 18;
 
@@ -58,7 +58,7 @@ Job ending(std::uint64_t number, const Array& mean) {
   return job;
 }
 
-/// A program without a model, and its worker.
+/// A program without a model, and the worker that averages its arrays.
 struct ArrayRun {
   struct Ended {
     std::thread::id thread;
@@ -91,7 +91,7 @@ struct ArrayRun {
     ended.push_back({std::this_thread::get_id(), std::move(done)});
     wake.notify_all();
   }
-  /// Waits until that many jobs have ended; true if they have.
+  /// Waits until `jobs` jobs have ended. Returns false if that takes longer than `patience`.
   bool have_ended(std::size_t jobs, std::chrono::seconds patience) {
     std::unique_lock lock(mutex);
     return wake.wait_for(lock, patience, [&] { return ended.size() >= jobs; });
@@ -111,7 +111,7 @@ struct ArrayRun {
   MeanCalls calls;
   std::unique_ptr<Learner> learner = calls.learner();
   ArraySource* arrays = learner->arrays();
-  std::atomic<int> told = 0;  ///< How often look() was asked for.
+  std::atomic<int> told = 0;  ///< Number of times that a call of look() was requested.
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<Ended> ended;           ///< Protected by `mutex`.
@@ -136,7 +136,7 @@ TEST_CASE("a short array is averaged by the thread that posts its jobs", "[unit]
   CHECK(run.ran_here(0));
   CHECK(run.floats_taken(0) == 3);
 
-  // The mean is there at once, although the job also takes the next array.
+  // The mean is available at once, although the job also waits for the next array.
   run.worker->post(ending(2, {4, 5, 6}));
   REQUIRE(run.calls.wait(call, Duration{}) == MeanCalls::Waited::is_done);
   CHECK(run.calls.take(call).peers == 2);
@@ -174,7 +174,7 @@ TEST_CASE("a long array is averaged by the thread of the worker", "[unit]") {
   run.worker->post(ending(2, Array(long_array, 7)));
   REQUIRE(run.calls.wait(call, 30s) == MeanCalls::Waited::is_done);
   CHECK(array.back() == 7);
-  // The worker's thread itself waits for the next array.
+  // The worker's own thread waits for the next array.
   Array next{1, 2};
   run.give(next);
   REQUIRE(run.have_ended(2, 30s));

@@ -1,5 +1,5 @@
-// All-reduce peers as real processes that are killed, stopped and restarted, all at once. The
-// others continue and have the same bits.
+// All-reduce peers as real processes that are killed, stopped and restarted, even all at once. The
+// survivors continue and hold the same bits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::size_t peers_in_generation(Swarm& swarm, std::size_t number) {
   return began.empty() ? 0 : began.back().value("peers", std::size_t{0});
 }
 
-/// Seconds that each interruption cost a peer.
+/// The seconds that a peer lost in each interruption.
 std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
   std::vector<double> lost;
   for (const auto& event : swarm.events(number, "collective_resumed")) {
@@ -60,8 +60,8 @@ std::vector<double> seconds_lost(Swarm& swarm, std::size_t number) {
   return lost;
 }
 
-/// The newest checkpoint's parameters and the part of the optimiser's state that all peers share.
-/// (With local steps, each peer has its own.)
+/// The parameters in the newest checkpoint, and the part of the optimiser's state that all peers
+/// share. (With local steps, each peer also has a part of its own.)
 std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   ParsedConfig parsed = parse_config_file(swarm.config_file().string());
   parsed.config.run.peers = 4;
@@ -78,7 +78,8 @@ std::vector<std::vector<float>> state_of(Swarm& swarm, std::size_t number) {
   return state;
 }
 
-/// Waits until all have made their last step and left. Returns whether all then hold the same bits.
+/// Waits until all peers have made their last step and left. Returns true if all then hold the same
+/// bits.
 bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
   for (const std::size_t number : peers) {
     const Ending ending = swarm.wait_for_end(number, 100s);
@@ -91,7 +92,7 @@ bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
                              [&](std::size_t number) { return state_of(swarm, number) == first; });
 }
 
-/// An algorithm whose rounds have names, and no checkpoint before the end.
+/// Settings for an algorithm whose rounds have names, without a checkpoint before the end.
 const std::string round_the_ring =
     "[allreduce]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
 
@@ -155,7 +156,8 @@ TEST_CASE("one that is started again takes the others' state and ends with their
   REQUIRE(swarm.reach({0, 1, 2, 3}, 100));
   swarm.kill(1);
   REQUIRE(swarm.go_on({0, 2, 3}));
-  // New shares may have made it fall one collective behind in its first incarnation.
+  // The first incarnation may already have adopted a state, because new shares can make it fall
+  // behind.
   const std::size_t adopted = swarm.events(1, "state_adopted").size();
   swarm.start(1, {.extra = {"--resume"}});
   REQUIRE(swarm.go_on({0, 1, 2, 3}));
@@ -166,13 +168,12 @@ TEST_CASE("one that is started again takes the others' state and ends with their
 TEST_CASE("neighbours in lockstep keep to one processor until they cannot be divided evenly",
           "[process]") {
   const std::size_t processors = Processors().count();
-  // Too few processors to choose from, or too many to fill.
+  // The test needs two processors to choose from, and few enough to fill them all.
   if (processors < 2 || processors > 8) return;
   const std::size_t peers = 2 * processors;
   Swarm swarm(peers, lockstep(100000000));
   swarm.start_all();
-  // For each place, checks that the peer there has one processor, its neighbour has the same one,
-  // and no others do.
+  // Checks that each peer has one processor, which it shares only with its neighbour in the order.
   const auto are_placed = [&] {
     const nlohmann::json status = swarm.status(0);
     if (!status.is_object() || status["allreduce"]["order"].size() != peers) return false;
@@ -216,7 +217,7 @@ TEST_CASE(
   REQUIRE(swarm.go_on({0, 2}, 200));
   CHECK(peers_in_generation(swarm, 0) == 2);
   CHECK(end_alike(swarm, {0, 2}));
-  // Parameters and outer momentum after a last collective of four steps.
+  // The peers share the parameters and the outer momentum. The last collective covers four steps.
   CHECK(state_of(swarm, 0).size() == 2);
 }
 
@@ -258,7 +259,7 @@ TEST_CASE("a launched run in lockstep names the peer it lost and goes on without
   CHECK(output.find("4 peers train in lockstep") != std::string::npos);
   CHECK(output.find("lost peer-2: ") != std::string::npos);
   CHECK(output.find("is made by the other 3") != std::string::npos);
-  // The others make its part of the steps.
+  // The others make the lost peer's share of the steps.
   const std::size_t losses = output.find(" together; losses 1; ");
   REQUIRE(losses != std::string::npos);
   CHECK(std::stoul(output.substr(output.rfind(' ', losses - 1))) > 20000);
@@ -293,7 +294,7 @@ TEST_CASE("large layers with small batches send their factors", "[process]") {
     REQUIRE(line != std::string::npos);
     return std::stod(output.substr(line + label.size()));
   };
-  // 64 samples of 1,000 numbers are passed on once, instead of 250,000 numbers twice.
+  // 64 samples of 1,000 numbers travel once, instead of 250,000 numbers twice.
   CHECK(megabytes("factors", "[allreduce]\nsufficient_factors = true\n") <
         0.3 * megabytes("whole", ""));
 }
@@ -303,7 +304,7 @@ TEST_CASE("one whose gradient is not finite leaves with a word and the others go
   const TemporaryFolder data;
   std::ofstream table(data.path() / "table.csv");
   for (int row = 0; row < 600; ++row) {
-    // One sample is so large that sums of its products are infinite. One peer gets it.
+    // One sample, which a single peer gets, is so large that sums of its products are infinite.
     table << (row == 300 ? "3e38,3e38," : row % 2 == 0 ? "1,2," : "-1,-2,") << row % 2 << '\n';
   }
   table.close();
@@ -330,8 +331,8 @@ TEST_CASE("one whose gradient is not finite leaves with a word and the others go
   for (const std::size_t number : others) CHECK(swarm.events(number, "budget_done").size() == 1);
 }
 
-// A watched peer ends itself exactly at the point that docs/faults.md names. To reach the points of
-// an agreement, another peer is killed first.
+// A watched peer ends itself exactly at the point that docs/faults.md names. If the point belongs
+// to an agreement, another peer is killed first.
 TEST_CASE("a death at any point of lockstep leaves the others with one result", "[process]") {
   WatchedSwarm swarm(5, lockstep(100000000, round_the_ring));
   for (const std::string& point : lockstep_points) {
@@ -367,15 +368,15 @@ TEST_CASE("one that stands still at any point of lockstep is told what it missed
   CHECK(swarm.sums_differ() == "");
 }
 
-// Run by hand: `test_process "[kills]" -s` and `"[stops]"` print what a death or a standstill
-// costs, from the signal to the first result of all survivors. Nothing is asserted, because the
-// figures depend on the machine.
+// Run these by hand: `test_process "[kills]" -s` and `"[stops]"` print the cost of a death or a
+// standstill, from the signal to the first result of all survivors. They assert nothing, because
+// the figures depend on the machine.
 TEST_CASE("two hundred deaths in lockstep", "[.][kills]") {
   WatchedSwarm swarm(8, lockstep(100000000, round_the_ring, ten_megabytes));
   std::vector<double> all;
   const auto began = Clock::now();
   for (std::size_t round = 0; round < 200; ++round) {
-    // Every other death is at an exact point, the rest at random moments.
+    // Every other death is at an exact point. The other deaths are at random moments.
     const std::string& point = lockstep_points[round / 2 % lockstep_points.size()];
     INFO("death " << round << " at " << (round % 2 == 0 ? point : "any moment"));
     if (round % 2 == 0) {

@@ -20,7 +20,7 @@ std::string content(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// An endless measurement, with a folder for its files.
+/// A measurement without an end, and a folder for its files.
 struct EndlessBench {
   EndlessBench()
       : process({"/usr/bin/env", "TMPDIR=" + scratch.path().string(), grapevine_binary(), "bench",
@@ -75,8 +75,7 @@ TEST_CASE("short blocks that all go one way over TCP do not wait for acknowledge
   INFO(output);
   REQUIRE(ending.exit_code == 0);
   const auto document = nlohmann::json::parse(content(file), nullptr, false);
-  // Each takes a tenth of a millisecond, but 40 ms and more if the system waits for more data to
-  // send.
+  // Each all-reduce takes a tenth of a millisecond, or at least 40 ms if TCP waits for more data.
   CHECK(document["rows"][0].value("median_us", 1e9) < 20e3);
 }
 
@@ -120,7 +119,7 @@ TEST_CASE("every kind of lane and every algorithm sums exactly and sends what th
       REQUIRE(ending.exit_code == 0);
       const auto row = nlohmann::json::parse(content(file))["rows"][0];
       CHECK(row["lane"] == lane);
-      // Block headers are added: 40 bytes for each 64 KiB, and the same for an answer.
+      // The formula leaves out headers: 40 bytes for each block of 64 KiB, and 40 for its answer.
       const double formula = row["sent_bytes_by_formula"];
       CHECK(row["sent_bytes"].get<double>() >= formula);
       CHECK(row["sent_bytes"].get<double>() <= 1.01 * formula);
@@ -156,7 +155,7 @@ TEST_CASE("methods of convolutions are timed side by side", "[process]") {
     }
     CHECK(methods.contains("im2col"));
     CHECK(methods.contains("fft"));
-    // A kernel of 4 is not for Winograd's method.
+    // Winograd's method does not apply to kernels of 4.
     CHECK_FALSE((row["shape"] == "1x9x9:2k4s2" && methods.contains("winograd")));
   }
   for (const char* bad : {"2x6x5", "2x6x5:3k9", "0x6x5:3k3", "2x6x5:3k3p3"}) {

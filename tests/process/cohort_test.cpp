@@ -1,4 +1,4 @@
-// Cohorts as real processes with one secret, which get their ranks from an engine's variables.
+// Cohorts of real processes that share a secret and take their ranks from an engine's variables.
 #include "net/cohort.hpp"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ every_steps = 0
     return {fmt::format("RANK={}", rank), fmt::format("WORLD_SIZE={}", ranks)};
   }
 
-  /// Starts the program with these variables and no others, and returns the number of its process.
+  /// Starts the program with only these variables. Returns the index of the process.
   std::size_t start(const std::vector<std::string>& environment,
                     const std::vector<std::string>& options) {
     std::vector<std::string> words = {"/usr/bin/env", "-i"};
@@ -85,7 +85,7 @@ every_steps = 0
   }
   bool is_running(std::size_t process) { return !processes_[process]->ending().has_value(); }
 
-  /// The exit code of a process that ends by itself; -1 if it does not end in time.
+  /// Waits for a process to end by itself. Returns its exit code, or -1 if it does not end in time.
   int exit_code(std::size_t process) {
     const bool has_ended = eventually([&] { return !is_running(process); }, 60s);
     return has_ended ? processes_[process]->ending()->exit_code : -1;
@@ -136,7 +136,7 @@ TEST_CASE("peers of a cohort find each other and one with another secret gets no
           "[process]") {
   CohortRun run;
   const std::size_t first = run.start_rank(0);
-  // The first waits for another, and says so.
+  // The first peer waits for the others, and says so.
   REQUIRE(eventually([&] { return has(run.output(first), "rank-0 has met none of the 2 other"); },
                      30s));
   CHECK(run.step(0) == 0);
@@ -258,7 +258,7 @@ TEST_CASE("keygen makes the secret of a cohort and never overwrites it", "[proce
   const std::size_t again = run.start({}, {"keygen", file, "--cohort"});
   CHECK(run.exit_code(again) == 2);
   CHECK(has(run.output(again), "never overwritten"));
-  // The line would make the list of every peer unreadable.
+  // A name with a blank would make every peer's list unreadable.
   const std::string key = (run.root() / "key").string();
   const std::size_t named = run.start({}, {"keygen", key, "--name", "my laptop"});
   CHECK(run.exit_code(named) == 2);

@@ -1,4 +1,4 @@
-// Configs of the project that no data set is needed for, shortened and launched as real processes.
+// The project's configs that need no data set, shortened and launched as real processes.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Replaces words of a text that must be there.
+/// Replaces `words`, which must occur in the text.
 void replace(std::string& text, const std::string& words, const std::string& by) {
   const std::size_t at = text.find(words);
   INFO(words);
@@ -24,7 +24,7 @@ void replace(std::string& text, const std::string& words, const std::string& by)
   text.replace(at, words.size(), by);
 }
 
-/// The summary of two peers that are launched with the config of this name, after these changes.
+/// Launches two peers with the named config after these changes. Returns the summary.
 nlohmann::json launched(const std::string& name,
                         const std::vector<std::pair<std::string, std::string>>& changes) {
   const std::filesystem::path configs = std::string(GRAPEVINE_SOURCE_DIR) + "/configs";
@@ -49,37 +49,38 @@ nlohmann::json launched(const std::string& name,
 
 TEST_CASE("a support vector machine learns as its config promises", "[process]") {
   const auto summary = launched("svm.toml", {{"epochs = 10", "epochs = 2"}});
-  // Ten classes; five times as many passes reach 92 %.
+  // There are ten classes. Five times as many passes over the data would reach 92 %.
   CHECK(summary.value("mean_accuracy", 0.0) > 0.7);
   CHECK(summary.value("mean_loss", 9.0) < 1);
 }
 
 TEST_CASE("a k-means finds most centres as its config promises", "[process]") {
   const auto summary = launched("kmeans.toml", {{"epochs = 10", "epochs = 1"}});
-  // The ten centres explain 0.59 of the scatter; where two of them share a group, about 0.55.
+  // The ten true centres explain 0.59 of the scatter, and about 0.55 if two clusters share a
+  // centre.
   CHECK(summary.value("mean_r2", 0.0) > 0.45);
 }
 
 TEST_CASE("a regression explains what its config promises", "[process]") {
-  // One pass takes a quarter of a second, in which a peer that is kept waiting neither trains nor
-  // exchanges anything. Ten passes leave it time to catch up.
+  // A pass takes a quarter of a second. A peer that has to wait that long neither trains nor
+  // exchanges anything, but ten passes give it time to catch up.
   const auto summary = launched("regression.toml", {});
-  // No model can have more than 0.8.
+  // No model can explain more than 0.8.
   CHECK(summary.value("mean_r2", 0.0) > 0.7);
   CHECK(summary.value("mean_r2", 1.0) < 0.82);
 }
 
 TEST_CASE("an autoencoder passes on a part of the scatter as its config promises", "[process]") {
   const auto summary = launched("autoencoder.toml", {{"epochs = 10", "epochs = 3"}});
-  // The mean of the inputs would give 0, and ten passes reach 0.4.
+  // Predicting the mean gives 0, and ten passes reach 0.4.
   CHECK(summary.value("mean_r2", 0.0) > 0.15);
   CHECK(summary.value("mean_loss", 99.0) < 19);
 }
 
 TEST_CASE("ternary weights learn as their config promises", "[process]") {
   const auto summary = launched("ternary.toml", {{"epochs = 10", "epochs = 2"}});
-  // Five times as many passes reach 93 %. Floats of this accuracy have about 75 % when their
-  // weights are made ternary afterwards, and random weights 10 %.
+  // Five times as many passes would reach 93 %. A float model of that accuracy drops to about 75 %
+  // if its weights are made ternary afterwards. Random weights have 10 %.
   CHECK(summary.value("mean_accuracy", 0.0) > 0.8);
 }
 
@@ -88,7 +89,8 @@ TEST_CASE("an LSTM begins to learn a text as its config promises", "[process]") 
       "lstm.toml", {{"steps = 300", "steps = 60"},
                     {"folder = \"text\"",
                      "folder = \"" + std::string(GRAPEVINE_SOURCE_DIR) + "/configs/text\""}});
-  // The logarithm of the perplexity: 256 bytes are 5.5, and their frequencies alone 2.9.
+  // The loss is the logarithm of the perplexity: 5.5 if all bytes were equally likely, and 2.9 if
+  // only their frequencies were known.
   CHECK(summary.value("mean_loss", 9.0) < 3.6);
 }
 

@@ -1,4 +1,4 @@
-// Real peers whose training data stay in files: they end with one model, or say which file failed.
+// Real peers whose training data stay in files end with one model, or say which file failed.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,7 @@ class ZeroImages {
 
   std::filesystem::path images() const { return folder_.path() / "images"; }
 
-  /// The section [data] of a config that trains on them.
+  /// The [data] section of a config that trains on these files.
   std::string section() const {
     return "[data]\nkind = \"idx\"\nfolder = \"" + folder_.path().string() +
            "\"\ntrain_files = [\"images\", \"labels\"]\ntest_files = [\"images\", \"labels\"]\n"
@@ -73,7 +73,8 @@ TEST_CASE("peers whose data stay in files work them off together", "[process]") 
 }
 
 TEST_CASE("a peer ends with the file and the byte when its data become shorter", "[process]") {
-  // Ten times the blocks that a peer holds, so it soon reads one that is gone.
+  // The file has ten times as many blocks as a peer keeps, so the peer soon reads a block that is
+  // gone.
   const ZeroImages data(240'000);
   Swarm swarm(1, config_for(data, "steps = 10000000\npeers = 2\n"));
   swarm.start(0);

@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using Json = nlohmann::json;
 
-/// The lines of one check.
+/// The document's lines about one check.
 std::vector<Json> lines_of(const Json& document, const std::string& check) {
   std::vector<Json> found;
   if (!document.is_object()) return found;
@@ -51,13 +51,13 @@ Json doctor(std::vector<std::string> arguments, const std::vector<std::string>& 
   return document;
 }
 
-/// The credentials of a peer of the swarm, as arguments.
+/// Arguments that name the credentials of a peer of the swarm.
 std::vector<std::string> as_peer(const Swarm& swarm, std::size_t number) {
   return {"--key", (swarm.folder(number) / "key").string(), "--authorized",
           swarm.authorized_file().string()};
 }
 
-/// The address of a peer that runs, from its status.
+/// The address of a running peer, from its status.
 std::string address_of(Swarm& swarm, std::size_t number, const char* what) {
   std::string address;
   eventually(
@@ -94,16 +94,16 @@ TEST_CASE("doctor shakes hands with a live peer and is not noticed as a member",
   REQUIRE(handshake.size() == 1);
   CHECK(handshake.front().at("text").get<std::string>().find(Swarm::name(0)) != std::string::npos);
   CHECK(lines_of(sound, "control port").size() == 2);
-  // A hello would have made the other peer a member.
+  // Doctor sends no hello, which would have made peer 1 a member.
   CHECK(swarm.state_of(0, 1) == "unknown");
 
-  // The lane's port is no control port.
+  // A lane port is not a control port.
   const Json mixed_up = doctor({lanes}, as_peer(swarm, 1), 1);
   CHECK(health_of(mixed_up, "control port") == "error");
   CHECK(health_of(mixed_up, "handshake") == "no line");
 }
 
-/// A port of loopback that nothing listens on now.
+/// A port of the loopback interface on which nothing listens now.
 std::string free_port() {
   asio::io_context io;
   const asio::ip::tcp::acceptor probe(io, {asio::ip::address_v4::loopback(), 0});
@@ -131,7 +131,7 @@ TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled b
         std::string::npos);
   CHECK(swarm.state_of(0, 1) == "unknown");
 
-  // A running peer is dialled at its own ports.
+  // If the peer runs, its own ports are dialled.
   swarm.start(1);
   REQUIRE_FALSE(address_of(swarm, 1, "lanes").empty());
   REQUIRE(swarm.exchanges_go_on(1));
@@ -141,7 +141,7 @@ TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled b
   CHECK(dialled.front().at("health") == "ok");
   CHECK(swarm.exchanges_go_on(1));
 
-  // A key that keeps asking exceeds its budget at some time, and is told so.
+  // A key that keeps asking eventually exceeds its budget, and is told so.
   Json often;
   for (int run = 0; run < 30 && health_of(often, "their clock") != "warning"; ++run) {
     often = doctor({control}, as_peer(swarm, 1), 0);
@@ -185,7 +185,7 @@ TEST_CASE("doctor finds an open key file and a port that is taken", "[process]")
   REQUIRE_FALSE(control.empty());
   const Json taken = doctor({"--listen", control}, as_peer(swarm, 1), 1);
   CHECK(health_of(taken, "own ports") == "error");
-  // For the peer that has the port, the result is correct.
+  // If the peer itself holds the port, the check passes.
   const Json own = doctor({swarm.folder(0).string(), "--listen", control}, as_peer(swarm, 0), 0);
   CHECK(health_of(own, "own ports") == "ok");
   CHECK(lines_of(own, "folder").front().at("text").get<std::string>().find("runs here") !=
@@ -247,7 +247,7 @@ TEST_CASE("doctor tries a ticket without using it up and reads a certified run f
     CHECK(health_of(tried, "key") == "no line");
     CHECK(health_of(tried, "lane speed") == "ok");
   }
-  // A ticket is enough for that, but not to see what the swarm has trained.
+  // A ticket is enough for doctor, but not to see what the swarm has trained.
   std::string refusal;
   CHECK(run_grapevine({"ledger", ticket}, refusal).exit_code == 2);
   CHECK(refusal.find("only members") != std::string::npos);

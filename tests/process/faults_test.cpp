@@ -25,12 +25,12 @@ TEST_CASE("kill -9 of the first peer leaves the others training and it can come 
   CHECK(swarm.exchanges_go_on(1));
   CHECK(swarm.exchanges_go_on(2));
 
-  // The peer may ask any of the others, and each of them has its own pace.
+  // The newcomer may ask either of the others, and each has its own pace.
   const std::uint64_t others = std::min(swarm.step(1), swarm.step(2));
   swarm.start(0);
   REQUIRE(eventually(
       [&] { return swarm.state_of(1, 0) == "alive" && swarm.state_of(2, 0) == "alive"; }, 20s));
-  // The peer asked for the current model instead of starting with its own first one.
+  // The peer requested the current model instead of starting with its own initial one.
   REQUIRE(eventually([&] { return swarm.status(0)["gossip"].value("models_fetched", 0ULL) == 1; },
                      20s));
   CHECK(swarm.step(0) >= others);
@@ -43,11 +43,11 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
   swarm.signal(1, SIGSTOP);
-  // The test waits for the full time of the stop, so nothing can cut it short.
+  // This waits for the full duration of the stop, which nothing can cut short.
   eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
   CHECK(swarm.exchanges_go_on(1));
-  // Longer than the longest suspicion that could still be running.
+  // This is longer than any suspicion that could still be pending.
   eventually([] { return false; }, 6s);
   for (std::size_t number = 0; number < 3; ++number) {
     CHECK(swarm.events(number, "member_dead").empty());
@@ -90,7 +90,7 @@ TEST_CASE("a request to leave, even if delivered twice, ends in a checkpoint and
   Swarm swarm(2, endless_config());
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
-  // As if both a launcher and a signal to its whole process group asked it to leave.
+  // The peer is told to leave twice, as if by a launcher and by a signal to its process group.
   swarm.signal(1, SIGINT);
   swarm.signal(1, SIGTERM);
   const Ending ending = swarm.wait_for_end(1, 10s);
@@ -130,7 +130,7 @@ TEST_CASE("a peer that can write no checkpoint says so and trains on", "[process
   std::string config = endless_config();
   config.replace(config.find("every_steps = 0"), 15, "every_steps = 500");
   Swarm swarm(2, config);
-  // A file is in the place of its checkpoint folder. Not even root can write below it.
+  // A file takes the place of the checkpoint folder. Not even root can write below a file.
   std::ofstream(swarm.folder(1) / "checkpoints") << "x";
   swarm.start_all();
   REQUIRE(eventually([&] { return swarm.events(1, "save_failed").size() >= 3; }, 30s));

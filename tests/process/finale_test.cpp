@@ -47,14 +47,14 @@ std::string final_model(const Swarm& swarm, std::size_t number) {
   return bytes_of(swarm.folder(number) / "final.safetensors");
 }
 
-/// The fraction of the budget that the peer knows to be used up.
+/// The fraction of the budget that is used up, as far as this peer knows.
 double work_done(Swarm& swarm, std::size_t number) {
   const nlohmann::json status = swarm.status(number);
   if (!status.is_object() || !status.contains("work")) return 0;
   return status["work"].value("counted", 0.0) / status["work"].value("budget", 1.0);
 }
 
-/// The same task for another mode.
+/// The same task in another mode.
 std::string together_in(const std::string& mode) {
   std::string text = together;
   text.insert(text.find("budget"), "mode = \"" + mode + "\"\n");
@@ -62,7 +62,7 @@ std::string together_in(const std::string& mode) {
   return text.erase(gossip, text.find("[membership]") - gossip);
 }
 
-/// The same task with another number of steps for each peer.
+/// The same task with a different number of steps for each peer.
 std::string with_steps(std::string text, const std::string& steps) {
   const std::string usual = "steps = 5000";
   return text.replace(text.find(usual), usual.size(), "steps = " + steps);
@@ -76,7 +76,7 @@ void resume_all(Swarm& swarm, std::size_t peers, const std::string& config) {
   }
 }
 
-/// The step at which the peer has had the common mean, the last time that it had one; 0: never.
+/// The step of the peer's last common mean; 0 if it has had none.
 std::uint64_t step_of_mean(Swarm& swarm, std::size_t number) {
   const auto done = swarm.events(number, "finale_done");
   return done.empty() ? 0 : done.back().value("step", std::uint64_t{0});
@@ -153,8 +153,8 @@ TEST_CASE("real peers train what one had taken that is killed", "[process][waits
   REQUIRE(eventually([&] { return work_done(swarm, 0) > 0.2; }, 60s));
   swarm.kill(1);
   CHECK(end_with_one_model(swarm, {0, 2, 3}));
-  // The first peer that knows all chunks to be done ends the training, and the others may end
-  // before they know it themselves. So the largest count is the right one.
+  // The first peer that knows that all chunks are done ends the training. Other peers may end
+  // before they know of the last chunks, so the largest count is the right one.
   std::uint64_t done = 0;
   std::uint64_t chunks = 0;
   for (const std::size_t number : {0, 2, 3}) {
@@ -185,8 +185,8 @@ TEST_CASE("real peers that have ended train on with more steps, from a true step
   Swarm swarm(2, with_steps(config, "1000"));
   swarm.start_all();
   REQUIRE(end_with_one_model(swarm, {0, 1}));
-  // A run this short may be over before peers hear of each other's steps, so that each makes those
-  // of both.
+  // Such a short run may be over before peers hear of each other's steps. Then each peer makes the
+  // steps of both.
   const std::uint64_t first = step_of_mean(swarm, 0);
   CHECK(first >= 1000);
   CHECK(first < 4000);

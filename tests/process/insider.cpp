@@ -24,7 +24,7 @@ Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
 }
 
 bool Insider::join(const std::string& advertise) {
-  // The first answer tells which settings the peer expects; the second hello contains them.
+  // The first answer states the settings that the peer expects. The second hello contains them.
   for (int hellos = 0; hellos < 2; ++hellos) {
     send(hello(advertise));
     bool answered = false;

@@ -1,5 +1,4 @@
-// A hostile member: it has a key from the allow-list, and a socket that sends whatever a test
-// wants.
+// A hostile member that has a key from the allow-list, and a socket for whatever a test sends.
 #pragma once
 
 #include <string>
@@ -17,8 +16,8 @@ class Insider {
  public:
   Insider(Swarm& swarm, std::size_t number, std::size_t target);
 
-  /// Says hello, with the settings that the peer expects, until the peer accepts us as a member.
-  /// Returns false if it does not answer in time.
+  /// Says hello with the settings that the peer expects, until the peer accepts us as a member.
+  /// Returns false if the peer does not accept in time.
   bool join(const std::string& advertise = "");
 
   void send(const Frame& frame);
@@ -28,7 +27,7 @@ class Insider {
   /// The hellos and messages that arrived since the last call.
   std::vector<Frame> take();
 
-  /// What an honest peer would say about itself.
+  /// The statement that an honest peer would make about itself.
   Member self(const std::string& address = "") const;
   Hello hello(const std::string& advertise = "") const;
 

@@ -1,5 +1,5 @@
-// One hostile member attacks real peers: nothing that it sends ends a peer, and attacking costs it
-// its key.
+// A hostile member attacks real peers: nothing that it sends ends a peer, and its key is excluded
+// once it has attacked.
 #include "tests/process/insider.hpp"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ TEST_CASE("a message of many parts does not fill the memory of a peer", "[proces
     return kib >> 10;
   };
   const std::size_t before = peak_mib();
-  // On this side all parts share the same memory.
+  // On the sending side, all parts share the same memory.
   std::vector<std::byte> part(64000);
   for (int parts = 10000; parts > 0; --parts) {
     zmq::message_t message(part.data(), part.size(), [](void*, void*) {});
@@ -147,7 +147,7 @@ TEST_CASE("one peer with other settings ends no newcomer", "[process]") {
   CHECK(swarm.output(2).find("peer-1 has other settings") != std::string::npos);
   const double until = swarm.status(2).value("uptime_s", 0.0) + 5;
   CHECK(eventually([&] { return swarm.status(2).value("uptime_s", 0.0) > until; }, 20s));
-  // An honest peer joins, and they train together.
+  // An honest peer joins, and the peers train together.
   swarm.start(0);
   CHECK(swarm.exchanges_go_on(2));
 }
@@ -270,7 +270,7 @@ TEST_CASE("a member that asks for exams without end gets a few and ends no peer"
   CHECK(answered <= 8);
   CHECK(refused >= 100);
   CHECK(most < before + 20);
-  // The insider is as little a member as before.
+  // The insider is still not a member.
   CHECK(swarm.state_of(0, 2) == "unknown");
   CHECK(swarm.exchanges_go_on(0));
 }

@@ -1,4 +1,4 @@
-// Peers whose only addresses are of IPv6.
+// Peers that have only IPv6 addresses.
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
@@ -33,7 +33,7 @@ TEST_CASE("peers train over IPv6 and doctor examines one of them", "[process][ip
     return;
   }
   Swarm swarm(2, endless_config());
-  // Lanes over TCP, because on one host they would need no address.
+  // Lanes use TCP, because lanes within one host would need no address.
   const StartOptions over_v6{.listen = "[::1]:0", .extra = {"--lane", "tls"}};
   swarm.start(0, over_v6);
   swarm.start(1, over_v6);

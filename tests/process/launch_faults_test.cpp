@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using Json = nlohmann::json;
 
-/// Membership that notices within a second what takes five by default.
+/// Membership settings with which a death is noticed within a second instead of five.
 const std::string quick_membership = R"([membership]
 probe_period_s = 0.2
 probe_timeout_s = 0.1
@@ -26,7 +26,7 @@ suspicion_max_factor = 2
 push_pull_period_s = 1
 )";
 
-/// A launcher with a config and a file of faults, and its peers.
+/// A launcher with a config and a file of faults, and the peers that it starts.
 class FaultyRun {
  public:
   FaultyRun(std::size_t peers, const std::string& config, const std::string& faults)
@@ -59,7 +59,7 @@ class FaultyRun {
     if (!eventually([&] { return launcher_->ending().has_value(); }, limit)) return -1;
     return launcher_->ending()->signal != 0 ? -1 : launcher_->ending()->exit_code;
   }
-  /// Ends it as a person would, with Ctrl-C.
+  /// Interrupts the launcher as a person would, with Ctrl-C.
   int interrupt() {
     launcher_->signal(SIGINT);
     return end(20s);
@@ -292,7 +292,7 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
   CHECK_FALSE(run.has_said("continue 1"));
   CHECK(eventually([&] { return run.has_said("peer-1 stopped"); }, 10s));
   REQUIRE(eventually([&] { return run.has_said("continue 1"); }, 30s));
-  // A slow peer's share of time also depends on what else runs here, so only the order is certain.
+  // The pace of a slow peer also depends on other programs here, so only the order is certain.
   const auto full_pace = static_cast<double>(run.step(0) - own);
   CHECK(static_cast<double>(run.step(3) - quarter) < 0.6 * full_pace);
   CHECK(static_cast<double>(run.step(4) - tenth) < 0.4 * full_pace);
@@ -307,8 +307,8 @@ TEST_CASE("peers are stopped and continued and slowed and sent away as the scena
 }
 
 TEST_CASE("the summary names the peer with which chunks of leased data were lost", "[process]") {
-  // There is far more work than the peers can do, so none of them helps another before that counts
-  // as dead. With shorter limits, peers of a busy machine take each other for dead.
+  // There is far more work than the peers can do, so no peer takes over another's chunks before
+  // that peer counts as dead. With shorter limits, busy peers would declare each other dead.
   const std::string config = R"([run]
 steps = 100000000
 [data]
@@ -330,7 +330,7 @@ suspicion_min_s = 2.0
 suspicion_max_factor = 2
 push_pull_period_s = 1
 )";
-  // On a very busy machine the peer may not have reported a chunk yet. Then it is killed again.
+  // On a very busy machine, the peer may not have reported a chunk yet. Then a second kill follows.
   FaultyRun run(3, config, fault("kind = \"kill\"\nat_s = 5\nfor_s = 10\nevery_s = 20\npeers = 2"));
   REQUIRE(eventually(
       [&] {
@@ -470,7 +470,7 @@ TEST_CASE("a peer dials from the address it was told and its lanes listen where 
       },
       20s));
   CHECK(came_from.value_or("nowhere") == "127.1.0.77");
-  // A second peer whose lanes also dial from an address of their own.
+  // Start a second peer, whose lanes also dial from an address of their own.
   swarm.start(1, {.extra = {"--dial-from", "127.1.0.78", "--lane", "tls"}});
   CHECK(swarm.exchanges_go_on(1));
   bool over_tls = false;
@@ -503,8 +503,8 @@ TEST_CASE("an address that is none of this machine cannot be dialled from and th
 
 TEST_CASE("in lockstep the ring stands in the one order without slow links and status says so",
           "[process]") {
-  // Of the ten pairs of five peers, neighbours by number are slow. The remaining links form one
-  // ring: 0 2 4 1 3.
+  // Among the ten pairs of five peers, those with neighbouring numbers are slow. The remaining
+  // links form a single ring: 0 2 4 1 3.
   std::string faults;
   for (int from = 0; from < 5; ++from) {
     faults += fault("kind = \"slow_link\"\nat_s = 0\nbandwidth_mbit = 16\npeers = " +
@@ -519,7 +519,7 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   const auto order = [&] {
     std::vector<std::string> names;
     status = run.status(0);
-    // The first generation has not measured any link yet, and may have that order by chance.
+    // The first generation has not measured any links yet, and may have this order by chance.
     if (!status.is_object() || !status.contains("slowest_link")) return names;
     for (const Json& name : status["allreduce"]["order"]) names.push_back(name.get<std::string>());
     return names;
@@ -540,7 +540,7 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   CHECK(status["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
   CHECK(status["allreduce"].value("algorithm", "") == "ring");
   std::string table;
-  // Between two generations there is no order and no link.
+  // Between two generations there is neither an order nor a slowest link.
   CHECK(eventually(
       [&] {
         table.clear();
@@ -571,8 +571,8 @@ TEST_CASE("who stands still goes on when the group of a run ends, though its par
   child.signal(SIGSTOP);
   REQUIRE(eventually([&] { return state(child) == 'T'; }, 20s));
   group.reset();
-  // The kernel wakes a stopped group only if no member has a parent outside it. This one has such a
-  // parent.
+  // The kernel wakes a stopped process group only if no member has a parent outside it. This group
+  // has a member with such a parent.
   CHECK(eventually([&] { return state(child) == 'S'; }, 20s));
 }
 

@@ -46,13 +46,13 @@ const std::string krum =
 
 TEST_CASE("rules are judged by the number of peers that are launched", "[process]") {
   LaunchedConfig six("[run]\n" + krum);
-  // The text leaves run.peers at 4, and 4 models are too few for krum.
+  // The config leaves run.peers at 4, and krum needs more than 4 models.
   const int ended = six.launch(6);
   INFO(six.output);
   CHECK(ended == 0);
   REQUIRE(std::filesystem::exists(six.run() / "mean.safetensors"));
   std::string evaluation;
-  // The model's file says how many peers it is from.
+  // The model's file states how many peers contributed to it.
   CHECK(run_grapevine({"eval", (six.run() / "mean.safetensors").string()}, evaluation).exit_code ==
         0);
   CHECK(evaluation.starts_with("accuracy "));
@@ -75,7 +75,7 @@ TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[proces
       file << x << ',' << y << ',' << 3 * x - y + 1 + 0.1 * rng.normal() << '\n';
     }
   }
-  // In lockstep the result does not depend on the peers' paces.
+  // In an all-reduce the result does not depend on the peers' paces.
   const std::string text =
       "[run]\nmode = \"allreduce\"\nsteps = 300\n[data]\nkind = \"csv\"\ncsv_targets = 1\n"
       "folder = \"" +
@@ -153,7 +153,8 @@ TEST_CASE("a launch draws how the models have moved", "[process]") {
 }
 
 TEST_CASE("a launch can be ended while it evaluates", "[process]") {
-  // Drawing the test data and judging two models of them takes many times a look at the process.
+  // Generating the test data and evaluating two models takes much longer than a look at the
+  // process.
   LaunchedConfig config(
       "[run]\nsteps = 2\n[data.generated]\nsamples = 100\ntest_samples = 2000000\n"
       "features = 16\n");

@@ -37,16 +37,16 @@ constexpr std::size_t peers = 3;
 constexpr std::size_t dimension = 12;
 constexpr float rate = 0.3F;
 
-/// Peer i minimises f_i(x) = 1/2 sum (x_k - c_k)^2 over the k with k mod 3 = i; its data say
-/// nothing about the other coordinates. So a peer alone learns a third of the model, no two peers
-/// ever disagree, and c is the common optimum, whatever their paces.
+/// Peer i minimises f_i(x) = 1/2 sum (x_k - c_k)^2 over all k with k mod 3 = i. Its data say
+/// nothing about the other coordinates, so alone it learns a third of the model. No two peers ever
+/// disagree, and c is the common optimum, whatever their paces.
 class Quadratic : public Learner {
  public:
   explicit Quadratic(std::size_t peer) : peer_(peer) { layout_.add("x", {dimension}); }
 
   static float optimum(std::size_t k) { return k % 2 == 0 ? 1.0F : -0.5F; }
 
-  /// The largest distance of any coordinate from the optimum.
+  /// The largest difference between a coordinate and its optimum.
   static float distance(std::span<const float> x) {
     float most = 0;
     for (std::size_t k = 0; k < x.size(); ++k) most = std::max(most, std::abs(x[k] - optimum(k)));
@@ -126,7 +126,7 @@ class Goal {
   std::atomic<bool> is_over_ = false;
 };
 
-/// The learner that a node calls, until the goal is reached.
+/// A learner that a node calls until the goal is reached.
 class CalledLearner final : public Quadratic {
  public:
   CalledLearner(std::size_t peer, std::shared_ptr<Goal> goal, std::span<float> result)
@@ -144,7 +144,7 @@ class CalledLearner final : public Quadratic {
   std::span<float> result_;
 };
 
-/// A user's loop, which knows of other peers only that they exist.
+/// A user's own loop, which knows nothing of other peers except that they exist.
 void train(UserLoop& loop, std::size_t peer, Goal& goal) {
   std::vector<float> gradient(dimension);
   loop.set_learning_rate(rate);
@@ -260,9 +260,9 @@ std::string settings(const std::string& mode, std::uint64_t steps) {
          "\n[train]\nbatch = 1\n";
 }
 
-/// In synchronous modes each round leaves at most 1 - rate / 3 of the distance to the optimum: 1e-9
-/// after 200 rounds, or after 100 rounds of local steps. Rounding adds a few times 6e-8, the
-/// precision of a model of size 1.
+/// In synchronous modes, each round leaves at most 1 - rate / 3 of the distance to the optimum.
+/// That leaves 1e-9 after 200 rounds, or after 100 rounds of local steps. Rounding adds a few times
+/// 6e-8, the precision of a float of size 1.
 constexpr float rounding = 1e-6F;
 
 }  // namespace
@@ -287,7 +287,7 @@ TEST_CASE("learners that are not built in find the common optimum by local steps
 
 TEST_CASE("learners that are not built in find the common optimum by mixing", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
-  // With gradient tracking, each gradient passes through the rule.
+  // With gradient tracking, each gradient passes through the mixing rule.
   const std::string rule = GENERATE("", "correction = \"tracking\"\n");
   const Ended ended = train(settings("mixing", 200) + "[mixing]\n" + rule, false);
   CHECK(ended.codes == std::array{0, 0, 0});
@@ -297,7 +297,7 @@ TEST_CASE("learners that are not built in find the common optimum by mixing", "[
 TEST_CASE("learners that are not built in find the common optimum by gossip", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
   // Exchanges are not steps, so the run ends when all peers are near the optimum at the same time.
-  // A force still in flight was computed from models that were about as near.
+  // Forces still in flight were computed from models that were about as near.
   const Ended ended = train(settings("gossip", 100'000'000) + "[gossip]\nperiod_steps = 8\n", true);
   CHECK(ended.codes == std::array{0, 0, 0});
   CHECK(ended.distance() < 10 * Goal::near);

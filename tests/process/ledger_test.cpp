@@ -1,4 +1,4 @@
-// `grapevine ledger` on real processes: what each peer has trained, through a death and an end.
+// `grapevine ledger` on real processes: each peer's work, even after a death and after the end.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A task without an end whose data are leased.
+/// A task without an end, with leased data.
 const std::string endless = R"([run]
 steps = 100000000
 peers = 3
@@ -40,7 +40,7 @@ int ledger_of(const Swarm& swarm, std::size_t number, std::string& output, bool 
   return run_grapevine(words, output).exit_code;
 }
 
-/// The document; null if the command failed.
+/// The ledger's document; null if the command failed.
 nlohmann::json ledger_of(const Swarm& swarm, std::size_t number) {
   std::string output;
   if (ledger_of(swarm, number, output, true) != 0) return nullptr;
@@ -59,7 +59,7 @@ nlohmann::json entry_of(const nlohmann::json& ledger, const std::string& name) {
 TEST_CASE("the ledger shows what each peer has trained, also of one that was killed", "[process]") {
   Swarm swarm(3, endless);
   swarm.start_all();
-  // As far as the first peer knows, all peers have done chunks.
+  // Wait until the first peer knows that all peers have finished chunks.
   REQUIRE(eventually(
       [&] {
         const nlohmann::json ledger = ledger_of(swarm, 0);
@@ -70,8 +70,8 @@ TEST_CASE("the ledger shows what each peer has trained, also of one that was kil
         return true;
       },
       60s));
-  // A peer that has just done all chunks that it had taken leaves none behind, so it may have to
-  // stand still more than once.
+  // A peer that has just finished all of its leased chunks leaves none behind, so the test may have
+  // to stop it more than once.
   const auto is = [&](const std::string& state) {
     return eventually(
         [&] {
@@ -115,7 +115,7 @@ TEST_CASE("the ledger shows what each peer has trained, also of one that was kil
   CHECK_THAT(output, Catch::Contains("passes") && Catch::Contains("freed by lost peers") &&
                          Catch::Contains("peer-1") && Catch::Contains("leases"));
 
-  // A peer that has ended left its last document, and one that was killed left none.
+  // A peer that ended normally left its last document, and a killed peer left none.
   swarm.signal(0, SIGTERM);
   swarm.wait_for_end(0, 60s);
   CHECK(ledger_of(swarm, 0)["running"] == false);
@@ -147,13 +147,13 @@ TEST_CASE("a live peer tells its ledger to members that ask its address", "[proc
   CHECK(ledger["peers"].size() == 3);
   CHECK(ledger["ledger"]["chunks"] > 0);
 
-  // The run folder of a peer can be given in place of key and list, even while the peer runs.
-  // Nobody then reports that a key is used twice.
+  // A peer's run folder can be given instead of key and list, even while the peer runs. No peer
+  // then reports that a key is used twice.
   CHECK(ask({address, swarm.folder(1).string()}, output) == 0);
   CHECK_THAT(output, Catch::Contains("peer peer-0") && Catch::Contains("leases"));
   CHECK(swarm.events(0, "key_used_twice").empty());
 
-  // Others learn nothing.
+  // Keys outside the list learn nothing.
   const TemporaryFolder stranger;
   const std::string other_key = (stranger.path() / "key").string();
   REQUIRE(run_grapevine({"keygen", other_key}, output).exit_code == 0);

@@ -59,17 +59,17 @@ TEST_CASE("a launched run in rounds trains by the algorithm that it names", "[pr
                                    "gradient_tracking", "noloco", "async", "qg_dsgdm");
   std::string output;
   const std::string_view name = algorithm;
-  // A busy machine may let one peer that waits for nobody run far ahead before the others begin.
+  // On a busy machine, a peer that waits for no other may run far ahead before the others begin.
   const std::string more = name == "noloco"  ? "period_steps = 10"
                            : name == "async" ? "catch_up_rounds = 400"
                                              : "";
-  // No peer dies here, but a busy machine may hold one up for longer than others usually wait.
+  // No peer dies here, but a busy machine may delay one for longer than the usual suspicion.
   const std::string patient = "\n[membership]\nsuspicion_min_s = 60\n";
   const Ending ending = launched(rounds(400, algorithm, more + patient), output);
   INFO(algorithm << "\n" << output);
   CHECK(ending.exit_code == 0);
   CHECK_THAT(output, Catch::Contains("4 peers train in rounds"));
-  // Peers that wait for nobody make different numbers of steps.
+  // Peers that wait for no other make different numbers of steps.
   const std::string steps = name == "async" ? "" : "400";
   CHECK_THAT(output, Catch::Contains(steps + " together; losses 0; models sent 0"));
   CHECK(mean_accuracy(output) > 80);

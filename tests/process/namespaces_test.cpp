@@ -1,4 +1,4 @@
-// Peers on different hosts, simulated on one machine by network namespaces with a bridge.
+// Peers on different hosts, which are network namespaces of one machine, joined by a bridge.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,8 +52,8 @@ class Hosts {
             .listen = listens ? address(host) + ":0" : "",
             .extra = std::move(extra)};
   }
-  /// Blocks all connections to that host, as a home router does, or refuses them in the way that is
-  /// named. Returns false without nftables.
+  /// Blocks all connections to that host, as a home router does, or refuses them with `verdict`.
+  /// Returns false without nftables.
   bool let_none_in(int host, const std::string& verdict = "drop") const {
     const std::string nft = "ip netns exec " + name(host) + " nft ";
     return run(nft + "add table inet router") &&
@@ -61,11 +61,11 @@ class Hosts {
            run(nft + "'add rule inet router in iifname eth0 tcp flags & (syn | ack) == syn " +
                verdict + "'");
   }
-  /// Ends let_none_in().
+  /// Reverts let_none_in().
   void let_all_in(int host) const {
     run("ip netns exec " + name(host) + " nft delete table inet router");
   }
-  /// Words before a command that is to run on that host.
+  /// The words to put before a command so that it runs on that host.
   std::vector<std::string> at(int host) const {
     return {"/usr/bin/env", "ip", "netns", "exec", name(host)};
   }
@@ -161,7 +161,8 @@ TEST_CASE("a host cut off for a while trains on alone and comes back when the ca
   CHECK(swarm.exchanges_go_on(2));
 }
 
-/// The peer that, according to `number`, relays its lane to `other`; empty if none does.
+/// The peer that relays the lane from `number` to `other`, according to `number`; empty if none
+/// does.
 std::string relay_between(Swarm& swarm, std::size_t number, std::size_t other) {
   const auto status = swarm.status(number);
   for (const auto& member : status.value("members", nlohmann::json::array())) {
@@ -200,7 +201,7 @@ TEST_CASE("hosts behind routers that let none in meet through another relay when
     return;
   }
   Swarm swarm(4, endless_config());
-  // The peers behind routers also listen and advertise it, as uninformed operators do.
+  // The peers behind routers also listen and advertise their addresses, as uninformed operators do.
   for (std::size_t number = 0; number < 4; ++number) {
     swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "4"}));
   }
@@ -231,8 +232,8 @@ TEST_CASE("two hosts leave their relay when one of them can be dialled", "[proce
                swarm.state_of(1, 2) == "alive" && swarm.state_of(2, 1) == "alive";
       },
       60s));
-  // The two exchange over a lane of their own. The next exchange may take long to come, because a
-  // partner whose lane took seconds to open rests.
+  // These two exchange over a direct lane. Much time may pass until their next exchange, because a
+  // peer pauses exchanges with a partner whose lane took seconds to open.
   CHECK(eventually(
       [&] {
         return std::ranges::any_of(swarm.events(1, "lane_opened"), [](const auto& event) {

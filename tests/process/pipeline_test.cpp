@@ -101,7 +101,7 @@ TEST_CASE("a launched pipeline ends when the peer with its last stage has measur
           {"merge", file("run/peer-0"), file("run/peer-1"), "--out", file("m.safetensors")}, merged)
           .exit_code == 0);
   INFO(merged);
-  // Both stages are of one step.
+  // Both stages are from the same step.
   const auto first = merged.find("at step ");
   const auto second = merged.find("at step ", first + 1);
   REQUIRE(second != std::string::npos);
@@ -133,7 +133,7 @@ TEST_CASE("stages from the folders of several peers become one model", "[process
   CHECK(ours == theirs);
   CHECK_THAT(merged, Catch::Contains(ours));
 
-  // One stage is missing.
+  // Leave out one stage.
   words.erase(words.begin() + 2);
   words.back() = file("part.safetensors");
   std::string refused;
@@ -177,7 +177,7 @@ TEST_CASE("when one of a group is killed the others share its stage and go on", 
 
 namespace {
 
-/// A convolution by rows, and one that is shared as `split` says.
+/// A model with one convolution that is shared by rows, and one that is shared as `split` says.
 std::string images(std::size_t steps, std::size_t wait_for, const std::string& split) {
   return fmt::format(R"(
 [run]
@@ -263,7 +263,7 @@ TEST_CASE("a pipeline with plans tells what it predicts and goes on when one is 
   Swarm swarm(4, pipeline(100000000, 4, "plan = \"auto\"\nrouter = \"throughput\"\n"));
   swarm.start_all();
   REQUIRE(swarm.reach({0, 1, 2, 3}, 50));
-  // There is no prediction until a ballot has been told of speeds.
+  // There is no prediction before a ballot has collected speeds.
   REQUIRE(eventually(
       [&] {
         const nlohmann::json own = swarm.status(0)["pipeline"];
@@ -343,7 +343,7 @@ TEST_CASE("a stage whose only carrier is killed comes back from its neighbour's 
     }
   }
   none_refused(swarm, others);
-  // The peer returns like any newcomer, and takes a stage from a peer that has two.
+  // The peer returns like any newcomer, and takes over a stage from a peer that has two.
   swarm.start(victim);
   REQUIRE(swarm.go_on({0, 1, 2}));
   CHECK(eventually([&] { return carried(swarm, {victim}).size() == 1; }, 20s));
@@ -398,8 +398,8 @@ TEST_CASE("a pipeline that was stopped as a whole goes on from its checkpoints",
   none_refused(swarm, {0, 1});
 }
 
-// A watched peer ends itself exactly at the point that docs/faults.md names. New generations begin
-// because a killed peer returns.
+// A watched peer ends itself exactly at the point that docs/faults.md names. The return of a killed
+// peer begins new generations.
 TEST_CASE("a death at any point of a run leaves the others with every stage and one result",
           "[process]") {
   WatchedSwarm swarm(5, pipeline(100000000, 3));

@@ -38,7 +38,7 @@ Planned plan(const std::string& config, const std::vector<std::string>& more = {
   const auto svg = folder.path() / "plan.svg";
   std::ofstream(file) << config;
   std::vector<std::string> arguments{"plan", file.string(), "--seconds", "0.2"};
-  // There is a picture of a pipeline on equal peers alone.
+  // A picture needs a pipeline on equal peers.
   const bool has_file =
       std::ranges::any_of(more, [](const std::string& text) { return text.ends_with(".toml"); });
   if (!has_file && std::ranges::find(more, "--svg") == more.end()) {
@@ -56,7 +56,7 @@ bool has(const std::string& text, const std::string& what) {
   return text.find(what) != std::string::npos;
 }
 
-/// The line with this beginning, without leading blanks; empty if there is none.
+/// The line that begins with this text, without its leading blanks; empty if there is none.
 std::string line_with(const std::string& text, const std::string& begin) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -93,7 +93,7 @@ TEST_CASE("a plan has a line for every stage and a prediction beside a measureme
   CHECK(!line_with(planned.output, "predicted").empty());
   CHECK(!line_with(planned.output, "measured").empty());
   CHECK(has(line_with(planned.output, "peer 2 stage 2"), "0"));
-  // Each has forward and backward passes, and an update at the end.
+  // Each stage has forward and backward passes, and an update at the end.
   CHECK(count(planned.picture, "class='op ") == 3 * (4 + 4 + 1));
 }
 
@@ -112,7 +112,8 @@ TEST_CASE("links that cost something make a predicted step longer", "[process]")
     const std::string line = line_with(planned.output, "predicted");
     return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
   };
-  // Forward and backward through two boundaries of 50 ms each. No computation here takes that long.
+  // A step passes forward and backward through two boundaries of 50 ms each. No computation here
+  // takes that long.
   CHECK(step_ms({"--latency", "50"}) > 200);
 }
 
@@ -120,7 +121,7 @@ TEST_CASE("a slow peer is planned for", "[process]") {
   std::string config = config_text("pipeline", "[pipeline]\nends = [4, 9]\nmicro_batches = 8\n");
   const std::string hidden = "hidden = [32, 16]";
   config.replace(config.find(hidden), hidden.size(), "hidden = [256, 256, 256, 256]");
-  // The first layer has as many inputs as the others, so the last one alone is cheap.
+  // The first layer now has as many inputs as the others, so only the last layer is cheap.
   config.insert(config.find("[model]"), "features = 256\n");
   const auto step_ms = [&](const std::string& speeds) {
     const Planned planned = plan(config, {"--speeds", speeds});
@@ -129,7 +130,7 @@ TEST_CASE("a slow peer is planned for", "[process]") {
     const std::string line = line_with(planned.output, "predicted");
     return line.empty() ? 0 : std::stod(line.substr(sizeof "predicted" - 1));
   };
-  // The slower peer gets the smaller stage of the cut, and still holds up the other.
+  // With the configured cut, the slower peer gets the smaller stage, and still holds up the other.
   CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
   // The proposed cut leaves the slow peer almost nothing: a last layer of ten units, and perhaps
   // the activation before it, whose cost a busy machine hides.
@@ -176,7 +177,7 @@ TEST_CASE("a plan of a bad config or a cut that does not fit is refused", "[proc
 }
 
 TEST_CASE("a cut keeps to the memory that a stage may need, and says what would do", "[process]") {
-  // By work the wide layer belongs to the first stage; two stages of equal memory separate them.
+  // Because of the wide layer, stages of equal work and stages of equal memory have different cuts.
   const auto with = [](const std::string& limit) {
     std::string text =
         config_text("pipeline", "[pipeline]\nstages = 2\nmicro_batches = 4\n" + limit);
@@ -194,7 +195,7 @@ TEST_CASE("a cut keeps to the memory that a stage may need, and says what would 
   const double enough = std::stod(least);
   CHECK(with("memory_mb = " + std::to_string(1.001 * enough) + "\n").exit_code == 0);
   CHECK(with("memory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code == 2);
-  // Recomputed activations need less memory.
+  // Recomputing activations needs less memory.
   CHECK(with("recompute = true\nmemory_mb = " + std::to_string(0.99 * enough) + "\n").exit_code ==
         0);
   const Planned useless =
@@ -242,7 +243,8 @@ TEST_CASE("near peers with wide layers and few samples are planned as a group", 
   CHECK(has(planned.output, "slices: left 0-15, right 16-23"));
   CHECK(has(planned.output, "mode = \"pipeline\"\npeers = 2\n"));
   CHECK(has(planned.output, "group = 2\n"));
-  // Members of a group have a part of every tensor, which these optimisers measure.
+  // Each member of a group holds a part of every tensor, but these optimisers need a whole tensor's
+  // norm.
   std::string lars = wide;
   lars.replace(lars.find("batch = 8"), 9, "batch = 8\noptimizer = \"lars\"");
   const Planned without = plan(lars, with_peers);
@@ -269,7 +271,7 @@ TEST_CASE("a plan shows pinned peers and keeps them at their stages", "[process]
   CHECK(has(line_with(planned.output, "0-1  dense 32"), "slow"));
   const Planned json = plan(pinned, {"--peers", file.string(), "--json"});
   CHECK(has(json.output, "\"pins\": {"));
-  // The settings of a plan have no pins to stages that the plan lacks.
+  // The planned settings contain no pins to stages that the plan lacks.
   const Planned shorter = plan(
       config_text("pipeline",
                   "[pipeline]\nstages = 3\nmicro_batches = 4\npins = { slow = 0, fast = 1, gone = "

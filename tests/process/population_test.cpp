@@ -1,4 +1,4 @@
-// A population, and steps without locks, in real processes.
+// A population of real processes, and real processes that take steps without locks.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -91,7 +91,7 @@ TEST_CASE("a peer of a population that is started again goes on with its hyper-p
   const double before = rate(swarm.status(0));
   swarm.signal(0, SIGTERM);
   REQUIRE(swarm.wait_for_end(0, 30s).exit_code == 0);
-  // With this config, a peer that started afresh would begin with different values.
+  // With this config, a peer that did not resume would begin with different values.
   std::string text = std::regex_replace(population, std::regex("spread = 20"), "spread = 1");
   std::ofstream(swarm.config_file()) << text;
   swarm.start(0, {.extra = {"--resume"}});

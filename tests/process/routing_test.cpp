@@ -1,5 +1,5 @@
-// Real peers find clusters in one run and train a machine for each in another; then samples are
-// routed to the machines.
+// Real peers find clusters in one run, and train a kernel machine for each cluster in another. Then
+// samples are routed to the machines.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
@@ -31,7 +31,7 @@ const std::string machines =
     "[train]\noptimizer = \"sgd\"\nlearning_rate = 1.0\nschedule = \"cosine\"\n[gossip]\nalpha = "
     "0.0\n";
 
-/// The percentage after the word "accuracy"; 0 if there is none.
+/// The percentage after the word "accuracy" in a command's output; 0 if there is none.
 double accuracy_in(const std::string& said) {
   const std::size_t at = said.find("accuracy ");
   return at == std::string::npos ? 0 : std::strtod(said.c_str() + at + 9, nullptr);
@@ -51,7 +51,7 @@ TEST_CASE("peers that train a machine of a cluster each answer together by routi
     REQUIRE(ended.exit_code == 0);
     return output;
   };
-  // Clusters have no labels, so the summary shows what they explain.
+  // Clusters have no labels, so the summary states how much of the scatter they explain.
   const std::string summary = run("clusters", clusters);
   CHECK(summary.find("mean model   R2 0.") != std::string::npos);
   CHECK(summary.find("accuracy") == std::string::npos);
@@ -69,7 +69,8 @@ TEST_CASE("peers that train a machine of a cluster each answer together by routi
   REQUIRE(evaluated({"--route", centres, peer(0), peer(1), peer(2)}) == 0);
   const double together = accuracy_in(said);
   CHECK(together > 85);
-  // Each machine knows its own cluster; without one its samples go to the next nearest.
+  // Each machine knows only its own cluster. If a machine is missing, samples of its cluster go to
+  // the next nearest machine.
   REQUIRE(evaluated({peer(0)}) == 0);
   CHECK(accuracy_in(said) < together - 15);
   REQUIRE(evaluated({"--route", centres, peer(0), "-", peer(2)}) == 0);

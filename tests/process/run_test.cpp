@@ -1,4 +1,4 @@
-// Whole runs of real peers: alone, resumed, launched, given wrong arguments.
+// Whole runs of real peers: alone, resumed, launched, or given wrong arguments.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ std::string short_run(const std::string& gossip, std::uint64_t steps = 400) {
          gossip;
 }
 
-/// What the trainer computes without any peer around it.
+/// The parameters that a trainer without a peer computes.
 std::vector<float> serial_result(const std::filesystem::path& config_file, std::size_t shard,
                                  std::size_t peers) {
   ParsedConfig parsed = parse_config_file(config_file.string());
@@ -71,7 +71,7 @@ nlohmann::json summary(const std::filesystem::path& folder) {
   return nlohmann::json::parse(in, nullptr, false);
 }
 
-/// Reads what a process writes to a named pipe, until it is told to stop.
+/// Reads the output of a process from a named pipe, until it is told to stop.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& pipe) : pipe_(pipe) {
@@ -164,7 +164,7 @@ TEST_CASE("a second peer in a run folder is refused until the first is gone", "[
   const std::string pid = std::to_string(swarm.status(0)["self"].value("pid", 0L));
   CHECK(output.find("another peer runs in this folder (pid " + pid + ")") != output.npos);
   CHECK(swarm.go_on({0}));
-  // The lock ends with the process that holds it.
+  // The lock is released when its process dies.
   swarm.kill(0);
   swarm.start(0, {.extra = {"--resume"}});
   CHECK(swarm.go_on({0}));
@@ -242,7 +242,7 @@ TEST_CASE("a peer that resumes with another optimiser is refused and its checkpo
                                   Catch::Contains("step-0000000400") &&
                                   Catch::Contains("start without --resume"));
   CHECK(read_text(newest) == before);
-  // Without --resume they are moved aside, and the run begins again.
+  // Without --resume, the checkpoints are moved aside and the run starts over.
   swarm.start(0);
   CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
   CHECK(read_text(swarm.folder(0) / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") ==
@@ -285,7 +285,7 @@ TEST_CASE("a launched run's mean model knows its config and is evaluated by name
               output, 60s)
               .exit_code == 0);
   const auto result = summary(folder.path() / "run");
-  // Neither the location of the file nor the fate of the config file matters any more.
+  // The model needs neither its original location nor the config file any more.
   std::filesystem::remove(config);
   std::filesystem::rename(folder.path() / "run" / "mean.safetensors", folder.path() / "model");
   CHECK(run_grapevine({"eval", (folder.path() / "model").string()}, output).exit_code == 0);
@@ -387,20 +387,20 @@ TEST_CASE("peers whose settings disagree refuse each other and name the field", 
 
 TEST_CASE("a peer dials the addresses on its list without --join", "[process]") {
   Swarm swarm(2, short_run("period_steps = 8\n", 100000000));
-  // A first start finds a port, under which the peer is then listed.
+  // The first start finds a free port, and then the list gets that address.
   swarm.start(0);
   const std::string address = swarm.status(0)["self"].value("advertised", "");
   swarm.kill(0);
   swarm.change_list([&](const std::string& line) {
     return line.starts_with("peer-0 ") ? line + " " + address : line;
   });
-  // The second one cannot be dialled, and starts before the first one runs again.
+  // The second peer cannot be dialled, and starts before the first one runs again.
   swarm.start(1, {.listen = ""});
   swarm.start(0, {.listen = address});
   CHECK(eventually(
       [&] { return swarm.state_of(0, 1) == "alive" && swarm.state_of(1, 0) == "alive"; }, 30s));
-  // It has not begun with a model of its own before it met the first one, whose model it downloads
-  // if the first one has made steps by then.
+  // The second peer did not begin with its own model before it met the first one. If the first peer
+  // has made steps by then, the second peer downloads its model.
   REQUIRE(eventually(
       [&] {
         return !swarm.events(1, "training_began").empty() ||

@@ -33,8 +33,8 @@ tcp::endpoint endpoint_of(const std::string& address) {
           static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1)))};
 }
 
-/// Sends `bytes` to the port and waits until the other side closes the connection. Returns false if
-/// it does not.
+/// Sends `bytes` to the port and waits for the other side to close the connection. Returns false if
+/// it stays open.
 bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   asio::io_context io;
   tcp::socket socket(io);
@@ -57,8 +57,8 @@ bool is_hung_up_on(const std::string& address, const std::string& bytes) {
   return closed;
 }
 
-/// Connections to several addresses that send nothing, or `first` and then one byte at a time. When
-/// the other side closes one, it is soon reopened.
+/// Connections to several addresses. Each sends either nothing, or `first` followed by one byte at
+/// a time. If the other side closes a connection, it is soon reopened.
 class Idlers {
  public:
   Idlers(const std::vector<std::string>& addresses, std::size_t each) {
@@ -90,7 +90,7 @@ class Idlers {
   }
 
   using Clock = std::chrono::steady_clock;
-  Clock::duration longest{};  ///< The longest time for which one of them was left open.
+  Clock::duration longest{};  ///< The longest time for which one of the connections stayed open.
   std::size_t hung_up = 0;
 
  private:
@@ -110,8 +110,7 @@ class Idlers {
     asio::error_code ignored;
     line.connected = line.is_over = false;
     line.socket.close(ignored);
-    // A listener that accepts no connection makes us wait, which must not delay the other
-    // connections.
+    // A listener may keep us waiting without accepting. That must not delay the other connections.
     line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
       line.is_over = bool(error);
       if (error) return;
@@ -186,11 +185,11 @@ TEST_CASE("a stranger without an authorised key gets nothing in on the control p
   swarm.start_all();
   REQUIRE(swarm.exchanges_go_on(0));
   const std::string address = "tcp://" + swarm.status(0)["self"].value("listening", "");
-  // The stranger even knows the server's public key, which is no secret.
+  // The stranger even knows the server's public key, which is not secret.
   const auto server = load_key_pair(swarm.folder(0) / "key");
   REQUIRE(server.problems.empty());
   const CurveKey server_key = curve_keys(server.pair).public_key;
-  // Every peer begins with a connection to its own port, which is not counted.
+  // Every peer first connects to its own port, and that connection is not counted.
   CHECK(swarm.status(0).value("refused_links", 99ULL) == 0);
   void* context = zmq_ctx_new();
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -245,7 +244,7 @@ TEST_CASE("an allow-list that was cut off is refused and the one before kept", "
 }
 
 TEST_CASE("a source that dies in the middle of a download is replaced by another", "[process]") {
-  // Large enough that the download takes many blocks.
+  // The model is so large that a download takes many blocks.
   std::string config = endless_config("[network]\nlane = \"tls\"\n");
   config.replace(config.find("hidden = [32]"), 13, "hidden = [2048, 2048]");
   config.replace(config.find("period_steps = 64"), 17, "period_steps = 2");
@@ -280,11 +279,11 @@ TEST_CASE("a port scan stops no exchange and leaves no descriptor behind", "[pro
   const auto ports = ports_of(swarm, 0);
   asio::io_context io;
   const auto scan = [&] {
-    // The lane port lets in 64 at once; for the next ones the system waits a second.
+    // The lane port accepts 64 connections at once. The system delays the next ones by a second.
     for (int connection = 0; connection < 300; ++connection) {
       tcp::socket socket(io);
       socket.connect(endpoint_of(ports[static_cast<std::size_t>(connection % 2)]));
-      // Half of the connections end with a reset, as scanners do.
+      // Half of the connections end with a reset, as a port scanner's do.
       socket.set_option(asio::socket_base::linger(connection % 4 < 2, 0));
     }
   };
@@ -316,11 +315,11 @@ TEST_CASE("connections that say nothing or little are hung up on and keep nobody
   CHECK(eventually(meanwhile([&] { return idlers.hung_up > 400; }), 20s));
   swarm.start(2);
   CHECK(eventually(meanwhile([&] { return swarm.state_of(0, 2) == "alive"; }), 10s));
-  // The newcomer's model arrives over a lane whose port is under attack.
+  // The newcomer downloads its model over a lane although the port is under attack.
   CHECK(eventually(meanwhile([&] { return !swarm.events(2, "model_fetched").empty(); }), 20s));
   const std::uint64_t before = committed(swarm, 0);
   CHECK(eventually(meanwhile([&] { return committed(swarm, 0) > before + 5; }), 30s));
-  // Handshakes and proofs must be finished within three seconds.
+  // The peer drops connections whose handshake or proof takes more than three seconds.
   CHECK(eventually(meanwhile([&] { return Idlers::Clock::now() > began + 7s; }), 20s));
   INFO(std::chrono::duration<double>(idlers.longest).count() << " s at most");
   CHECK(idlers.longest < 6s);

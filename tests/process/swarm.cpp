@@ -151,7 +151,7 @@ void Swarm::signal(std::size_t number, int signal) { peers_[number].process->sig
 
 void Swarm::kill(std::size_t number) {
   signal(number, SIGKILL);
-  // Nothing can keep it alive, but a machine that is busy with its disk may take long to end it.
+  // No process survives SIGKILL, but a machine with a busy disk may take long to end it.
   wait_for_end(number, std::chrono::seconds(60));
 }
 

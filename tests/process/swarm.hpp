@@ -1,4 +1,4 @@
-// Real peers for tests: real processes, real signals, waits by condition with a deadline.
+// Real peers for tests: real processes, real signals, and waits for conditions with a deadline.
 #pragma once
 
 #include <chrono>
@@ -19,11 +19,10 @@ namespace gv {
 /// A small generated task that trains until it is told to stop. `extra` is additional TOML.
 std::string endless_config(const std::string& extra = "");
 
-/// Waits until `holds` is true. Returns false if it did not become so within `limit`. Checks every
-/// few milliseconds.
+/// Checks `holds` every few milliseconds until it is true. Returns false if `limit` passes first.
 bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds limit);
 
-/// The first whole ticket in what a program has printed; empty if there is none yet.
+/// The first complete ticket in a program's output; empty if there is none yet.
 std::string ticket_in(const std::string& said);
 
 /// Path of the program under test.
@@ -34,12 +33,12 @@ std::string grapevine_binary();
 Ending run_grapevine(const std::vector<std::string>& arguments, std::string& output,
                      std::chrono::milliseconds limit = std::chrono::seconds(60));
 
-/// How to start a peer of a swarm, as far as it differs from the usual.
+/// Settings for the start of one peer, with defaults.
 struct StartOptions {
   std::vector<std::string> prefix;  ///< Words before the command, for example "ip netns exec NAME".
   std::string listen = "127.0.0.1:0";  ///< Empty means that the peer only dials out.
   std::vector<std::string> extra;      ///< Additional arguments.
-  bool watched = false;                ///< Run watched_peer.cpp instead of the binary itself.
+  bool watched = false;                ///< Runs watched_peer.cpp instead of the binary itself.
 };
 
 /// Several peers of one run, each a process with its own key.
@@ -48,7 +47,7 @@ class Swarm {
   /// Makes keys for `peers` peers. `config` is TOML text. Starts nothing.
   Swarm(std::size_t peers, const std::string& config);
 
-  /// Starts peer `number`, which joins the first of the others that runs and can be dialled.
+  /// Starts peer `number`. It joins the first other peer that runs and can be dialled.
   void start(std::size_t number, const StartOptions& options = {});
 
   /// Starts all peers that are not running.
@@ -58,13 +57,13 @@ class Swarm {
   /// Kills the process and waits until it is gone.
   void kill(std::size_t number);
   bool is_running(std::size_t number);
-  /// True while SIGSTOP holds it.
+  /// True while SIGSTOP holds the process.
   bool is_stopped(std::size_t number);
-  /// Number of descriptors that the process has open.
+  /// The number of open descriptors of the process.
   std::size_t descriptors(std::size_t number);
-  /// The numbers of the processors that any of its threads may use.
+  /// The numbers of the processors that at least one thread of the process may use.
   std::set<int> processors(std::size_t number);
-  /// Waits for the process to end by itself.
+  /// Waits for the process to end by itself. Throws on a timeout.
   Ending wait_for_end(std::size_t number, std::chrono::milliseconds limit);
 
   /// The newest status document; null if the peer does not answer.
@@ -72,12 +71,13 @@ class Swarm {
   /// Peer `number`'s view of peer `other`: "alive", "suspect", "dead", "left" or "unknown".
   std::string state_of(std::size_t number, std::size_t other);
   std::uint64_t step(std::size_t number);
-  /// Waits up to a minute until every peer in `numbers` has reached `step`. False if one has not.
+  /// Waits up to a minute until every peer in `numbers` has reached `step`. Returns false on a
+  /// timeout.
   bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
   /// Waits up to a minute until every peer in `numbers` is `steps` steps beyond the present step of
-  /// the first. False if one is not.
+  /// the first. Returns false on a timeout.
   bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
-  /// Waits up to half a minute until the peer completes more exchanges.
+  /// Waits up to half a minute until the peer completes more exchanges. Returns false on a timeout.
   bool exchanges_go_on(std::size_t number);
 
   /// The events with that name in the peer's log so far.
@@ -88,7 +88,7 @@ class Swarm {
   std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
-  /// Writes the list again, with `change` of each line; a line that becomes empty is left out.
+  /// Rewrites the list with `change` applied to each line. A line that becomes empty is left out.
   void change_list(const std::function<std::string(const std::string&)>& change);
   /// The output of the process so far.
   std::string output(std::size_t number) const;

@@ -1,5 +1,5 @@
-// `grapevine switch` between real processes: by command, through death and resumption, to another
-// algorithm and to another mode.
+// `grapevine switch` between real processes: to another algorithm and to another mode, with peers
+// that die and resume.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -35,7 +35,7 @@ int switch_to(Swarm& swarm, std::size_t number, std::vector<std::string> words,
   return run_grapevine(words, output).exit_code;
 }
 
-/// The mode that the peer says it has switched to; empty if it never has.
+/// The mode to which the peer has switched, according to its status; empty if it never has.
 std::string mode(Swarm& swarm, std::size_t number) {
   const nlohmann::json status = swarm.status(number);
   return status.is_object() && status.contains("switch") ? status["switch"].value("mode", "") : "";
@@ -109,7 +109,7 @@ TEST_CASE("a swarm goes from gossip to lockstep and back at steps that all agree
   swarm.start(2);
   CHECK(eventually([&] { return mode(swarm, 2) == "allreduce"; }, 30s));
   REQUIRE(swarm.go_on({0, 1, 2}));
-  // A peer that resumes alone goes on in the mode of its folder.
+  // A peer that resumes alone continues in the mode recorded in its folder.
   for (const std::size_t number : {0, 1, 2}) swarm.signal(number, SIGTERM);
   for (const std::size_t number : {0, 1, 2}) {
     CHECK(swarm.wait_for_end(number, 20s).exit_code == 0);

@@ -1,4 +1,4 @@
-// Swarms that begin with `create` and grow by tickets, as real processes.
+// Swarms of real processes that begin with `create` and grow by tickets.
 #include "net/ticket.hpp"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Machines without keys, lists or configs, except for the first machine's.
+/// Machines without keys, lists or configs. Only the first machine has a config.
 class TicketRun {
  public:
   TicketRun() { std::ofstream(root() / "config.toml") << endless_config(); }
@@ -106,7 +106,7 @@ class TicketRun {
   }
   void signal(const std::string& name, int number) { processes_.at(name)->signal(number); }
 
-  /// True once the peer has made that many steps.
+  /// Waits up to a minute until the peer has made `steps` steps. Returns false on a timeout.
   bool trains(const std::string& name, std::uint64_t steps) const {
     return eventually(
         [&] {
@@ -116,7 +116,8 @@ class TicketRun {
         60s);
   }
 
-  /// True once each of these peers knows that exactly these peers are alive.
+  /// Waits up to half a minute until these peers each know that exactly they are alive. Returns
+  /// false on a timeout.
   bool are_together(const std::vector<std::string>& names) const {
     return eventually(
         [&] {
@@ -133,7 +134,7 @@ class TicketRun {
   }
 
  private:
-  /// The newest status document; no object if the peer does not answer.
+  /// The newest status document; not an object if the peer does not answer.
   nlohmann::json status(const std::string& name) const {
     const auto document = ask_peer(folder(name), {}, 500);
     return nlohmann::json::parse(document.value_or(""), nullptr, false);
@@ -149,7 +150,7 @@ class TicketRun {
   std::map<std::string, std::unique_ptr<ChildProcess>> processes_;
 };
 
-/// Sends the request over a connection with the keys of the ticket, and returns the answer.
+/// Sends the request over a connection with the ticket's keys. Returns the answer.
 JoinAnswer answer_to(const Ticket& ticket, const JoinRequest& request) {
   zmq::context_t context;
   zmq::socket_t socket(context, zmq::socket_type::dealer);
@@ -181,7 +182,7 @@ TEST_CASE("three machines train together after one command each and go on withou
   CHECK(run.says("second", "joins as second: mode gossip"));
   CHECK(run.says("first", "third joins by a ticket"));
 
-  // The first peer dies for good; the others can still invite and revoke.
+  // The first peer dies for good. The others can still invite and revoke.
   run.signal("first", SIGKILL);
   REQUIRE(run.exit_code("first") != 0);
   run.join("fourth", run.invite("second"));
@@ -236,7 +237,7 @@ TEST_CASE("a join request that is sent again is good for no other key and no oth
   REQUIRE(admitted.refusal == "");
   REQUIRE(admitted.certificates.front().key == own.public_key);
 
-  // The proof is for this key and this ticket, at this peer.
+  // A proof is valid only for its key, its ticket and its peer.
   const std::string no_proof = "the request does not prove that the guest holds its key";
   JoinRequest stolen = request;
   stolen.key = foreign.public_key;
@@ -255,7 +256,7 @@ TEST_CASE("a join request that is sent again is good for no other key and no oth
   CHECK(again.certificates.front() == admitted.certificates.front());
   CHECK(answer_to(ticket, join_request(ticket, foreign, "third")).refusal == "");
 
-  // Now it is used up, for the stolen proof as well as for a sound one.
+  // The ticket is used up now, so neither the stolen proof nor a sound one is accepted.
   const std::string is_used = "the ticket has been used";
   const KeyPair late = generate_key_pair();
   stolen.key = late.public_key;
@@ -325,7 +326,7 @@ TEST_CASE("a name that is taken and ports and folders that cannot be used are to
                      run.root() / "other.out");
   CHECK(run.says("other", "joins as second-2 because another peer is named second: mode gossip"));
 
-  // A port that the operator has named is theirs to correct, as is a folder.
+  // The program does not replace a port or a folder that the operator has named.
   const std::string listen = run.address("first");
   std::string said;
   CHECK(run_grapevine({"create", "--listen", listen, "--folder", run.folder("third")}, said)
@@ -346,7 +347,7 @@ TEST_CASE("a first peer that starts again prints no ticket while an earlier one 
   const std::string ticket = run.first_ticket();
   run.join("second", ticket);
   REQUIRE(run.are_together({"first", "second"}));
-  // The ticket has its address.
+  // The ticket contains the old address, so the first peer must keep it.
   run.first_listens = run.address("first");
   run.signal("first", SIGKILL);
   run.exit_code("first");
@@ -373,13 +374,13 @@ TEST_CASE("keys of peers and of the swarm are replaced after a theft", "[process
   run.join("second", ticket);
   run.join("third", ticket);
   REQUIRE(run.are_together({"first", "second", "third"}));
-  // A peer's key: it is revoked, and the machine joins with another one.
+  // A peer's key was stolen. It is revoked, and the machine joins with another key.
   std::string said;
   CHECK(run_grapevine({"revoke", run.folder("first"), "third"}, said).exit_code == 0);
   CHECK(run.exit_code("third") == 2);
   run.join("third-again", run.invite("second"));
   REQUIRE(run.are_together({"first", "second", "third-again"}));
-  // The swarm's key: all machines stop, forget their keys, and begin again.
+  // The swarm's key was stolen. All machines stop, forget their keys, and start over.
   for (const char* name : {"first", "second", "third-again"}) {
     run.signal(name, SIGTERM);
     CHECK(run.exit_code(name) >= 0);

@@ -1,11 +1,12 @@
-// The grapevine binary, but it can be ended at an exact point of an all-reduce or a pipeline's run,
-// and writes down every sum.
+// The grapevine binary, with additions for tests: it can end itself at an exact point of an
+// all-reduce or a pipeline run, and it records every sum.
 //
-// Next to the peers' folders a test puts a file `point`: "NAME, before|after SIGNAL SKIP". The
-// first peer that reaches that point for the SKIP + 1st time removes the file and sends itself the
-// signal: before the effects it asks for there are carried out, or after it, when the next event
-// comes. Every sum that it applies is a line in `sums` in its folder: the resulting lineage (and
-// the stage), the step, and a fingerprint of the sum.
+// A test puts a file `point` next to the peers' folders: "NAME, before|after SIGNAL SKIP". The
+// first peer that reaches that point for the (SKIP + 1)th time removes the file and sends itself
+// the signal. With `before`, it does so before it carries out its effects at that point. With
+// `after`, it does so after them, when the next event comes. A peer adds a line to `sums` in its
+// folder for every sum that it applies: the resulting lineage (and the stage), the step, and a
+// fingerprint of the sum.
 #include <unistd.h>
 
 #include <csignal>
@@ -61,7 +62,7 @@ class PointWatch {
       sums_ << job.version.lineage << ' ' << job.version.step << ' ' << fingerprint(*update->values)
             << std::endl;
     }
-    // A peer that loads another state in the same job does not report the result of the sum.
+    // If the peer loads another state in the same job, it does not report the result of the sum.
     const auto* run = first_of<task::EndRun>(job.tasks);
     if (run == nullptr || first_of<task::MoveTo>(job.tasks) != nullptr) return;
     for (const StageEnd& end : run->ends) {

@@ -40,8 +40,8 @@ class Tail {
   std::streamoff at_ = 0;
 };
 
-/// Watched peers that step together, die, stand still and return. Compares every sum that they
-/// apply.
+/// Watched peers that step together, die, stand still and return. Every sum that they apply is
+/// compared.
 class WatchedSwarm {
  public:
   WatchedSwarm(std::size_t peers, const std::string& config) : swarm_(peers, config) {
@@ -53,7 +53,8 @@ class WatchedSwarm {
     if (!works_again(std::chrono::seconds(60))) throw std::runtime_error("the peers do not begin");
   }
 
-  /// The first peer that reaches the point for the `skip` + 1st time sends itself the signal.
+  /// Sets a point. The first peer that reaches it for the (`skip` + 1)th time sends itself the
+  /// signal.
   void put_point(const std::string& point, const std::string& when, int signal, int skip) {
     const std::filesystem::path file = swarm_.point_file();
     std::ofstream(file.string() + ".new") << fmt::format("{}, {} {} {}", point, when, signal, skip);
@@ -61,14 +62,14 @@ class WatchedSwarm {
   }
   bool reached() const { return !std::filesystem::exists(swarm_.point_file()); }
 
-  /// Returns the next peer each time, in turn.
+  /// The number of the next peer to harm. All peers take turns.
   std::size_t next_victim() { return victims_++ % seen_.size(); }
   void kill(std::size_t number) { swarm_.kill(number); }
   void stop(std::size_t number) {
     swarm_.signal(number, SIGSTOP);
     seen_[number].stands_still = true;
   }
-  /// True if `count` fewer peers work than when all last worked.
+  /// True if exactly `count` fewer peers are working than at the last call of works_again().
   bool have_died(std::size_t count) { return working().size() + count == at_work_; }
 
   bool somebody_stands_still() {
@@ -90,8 +91,8 @@ class WatchedSwarm {
     }
   }
 
-  /// Waits until all peers that can work are in one generation of their own and have finished a
-  /// step in it.
+  /// Waits until all working peers form one generation without any others, and each has finished a
+  /// step in it. Returns false if that takes longer than `limit`.
   bool works_again(std::chrono::milliseconds limit) {
     const std::vector<std::size_t> able = working();
     at_work_ = able.size();
@@ -106,7 +107,7 @@ class WatchedSwarm {
         limit);
   }
 
-  /// True if exactly `count` peers run and do not stand still.
+  /// True if exactly `count` peers run and are not stopped.
   bool are_working(std::size_t count) { return working().size() == count; }
   /// True if no peer has logged an event with that name.
   bool is_unheard_of(const std::string& event) {
@@ -122,7 +123,7 @@ class WatchedSwarm {
   }
   std::size_t operations() const { return sums_of_.size(); }
   std::size_t sums() const { return sums_; }
-  /// Empty if peers that made the same steps applied the same sums, to the bit.
+  /// Empty if peers that made the same steps applied bit-identical sums.
   const std::string& sums_differ() const { return differ_; }
 
  private:
@@ -130,7 +131,7 @@ class WatchedSwarm {
     Tail events;
     Tail sums;
     std::size_t generation_peers = 0;
-    /// Number of sums since it was first seen in this generation.
+    /// The number of sums since the peer was first seen in this generation.
     std::size_t sums_in_generation = 0;
     bool stands_still = false;
   };
@@ -176,7 +177,7 @@ class WatchedSwarm {
   std::size_t at_work_ = 0;
   std::size_t adopted_ = 0;
   std::size_t sums_ = 0;
-  std::map<std::string, std::string> sums_of_;  ///< Sums by the history that they lead to.
+  std::map<std::string, std::string> sums_of_;  ///< Fingerprint of the sum behind each lineage.
   std::string differ_;
 };
 

@@ -1,5 +1,5 @@
-// When a pipeline's time is over, all its peers end at one step, whatever happens to some of them
-// just then.
+// When a pipeline's time is over, all its peers end at the same step, whatever happens to some of
+// them at that moment.
 #include "peer/modes/agreed_end.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The result of a pipeline's peers, and the time of their end.
+/// Records what the peers of a pipeline save last, and when they end.
 class StageEndings : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override {
@@ -52,7 +52,7 @@ class StageEndings : public Watcher {
   std::map<std::uint32_t, std::set<std::uint64_t>> stages;  ///< Fingerprints of each stage.
 };
 
-/// Peers of a pipeline that may train for ten seconds.
+/// Options for the peers of a pipeline that may train for ten seconds.
 Simulator::Options ten_seconds(const PipelineTask& task) {
   Simulator::Options options = task.options();
   options.node.course.linger = 20s;
@@ -65,7 +65,7 @@ Simulator::Options ten_seconds(const PipelineTask& task) {
   return options;
 }
 
-/// Runs the world to its end, which comes at the same step for all `peers`, and returns the result.
+/// Runs the world to its end, which must come at the same step for all `peers`. Returns the result.
 StageEndings ended(const PipelineTask& task, const Simulator::Options& options,
                    const std::set<PeerNumber>& peers) {
   Simulator world(options, task.workloads());
@@ -93,7 +93,7 @@ TEST_CASE("a pipeline whose time is over ends at one step with every stage", "[s
     const StageEndings endings = ended(task, options, {0, 1, 2, 3});
     CHECK(endings.steps.at(0) > 20);
     CHECK(endings.steps.at(0) < 10'000);
-    // A peer that is resumed continues from this training time.
+    // A resumed peer counts on from its saved training time.
     CHECK(endings.ran.at(0) > 9s);
   }
   SECTION("also with one that has come late") {
@@ -145,13 +145,13 @@ TEST_CASE("more than a third of the peers that have made steps end a run", "[uni
   CHECK_FALSE(is_end_agreed(answers, version));
   answers[PeerId(3)].ends = true;
   CHECK(is_end_agreed(answers, version));
-  // The clock of a peer that is behind is as good as the others'.
+  // The training time of a peer that is behind counts as much as that of the others.
   answers[PeerId(1)].version = answers[PeerId(2)].version = old;
   CHECK(is_end_agreed(answers, version));
   // A newcomer does not take part in the decision.
   answers[PeerId(1)].version = answers[PeerId(2)].version = {};
   CHECK_FALSE(is_end_agreed(answers, version));
-  // A peer that has only one of its stages does take part in it.
+  // A peer that has only one of its stages takes part.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
 }
@@ -179,7 +179,7 @@ class OnePeer {
  public:
   OnePeer() { mode_.start(now_, 0, false); }
 
-  /// Trains alone for at least five runs and until this time.
+  /// Trains alone for at least five runs and at least until `end`.
   void train_until(Time end) {
     for (int tick = 0; tick < 10'000 && (now_ < end || mode_.step() < 5); ++tick) {
       std::vector<Job> jobs;
@@ -196,7 +196,7 @@ class OnePeer {
     REQUIRE(now_ < end + 5s);
   }
 
-  /// Another peer says that it has trained for this long.
+  /// Peer `peer` says that it has trained for this long.
   void meet(PeerId peer, std::uint64_t ran_ms) {
     now_ += 300ms;
     PushPull table{.members = {{.id = peer,
@@ -212,8 +212,8 @@ class OnePeer {
   }
 
   /// The hostile peer calls a ballot and installs a generation at this version. We carry the first
-  /// stage and get it from `source`; a third peer gets the second one from `second`. True if we
-  /// begin it.
+  /// stage and get it from `source`. The third peer gets the second stage from `second`. Returns
+  /// true if we begin the generation.
   bool begins(const ModelVersion& version, bool ends, PeerId source, PeerId second = hostile) {
     Generation install{.order = {self, hostile, third},
                        .sources = {self, hostile, third},
@@ -224,7 +224,7 @@ class OnePeer {
     return begins(install);
   }
 
-  /// The same without the third peer; we get our stage from the hostile peer.
+  /// The same, but without the third peer. We get our stage from the hostile peer.
   bool begins_with_hostile_alone(const ModelVersion& version) {
     Generation install{.order = {self, hostile},
                        .sources = {self, hostile},
@@ -243,7 +243,7 @@ class OnePeer {
 
   const ModelVersion& version() const { return mode_.generations()->agreement().version(); }
   Phase phase() const { return mode_.course().phase(); }
-  /// How often the hostile peer was told to be unsound.
+  /// How often our peer has reported an unsound message of the hostile peer.
   std::size_t told_unsound() const {
     return static_cast<std::size_t>(std::ranges::count_if(
         out_.facts, [](const Fact& fact) { return std::holds_alternative<UnsoundMessage>(fact); }));
@@ -303,7 +303,7 @@ TEST_CASE("a sound peer may decide late, or see less of a target, and is only re
   planner.set_view(EndView::over, 3);
   CHECK(planner.contradicts_end(goes_on));
   CHECK_FALSE(planner.problem_of_end(goes_on, true).empty());
-  // Others may have answered the ballot before the end as well.
+  // Other peers may have answered the ballot before the end, too.
   CHECK(planner.problem_of_end(goes_on, false).empty());
   planner.set_view(EndView::reached, 3);
   CHECK(planner.contradicts_end(goes_on));
@@ -384,7 +384,7 @@ TEST_CASE("a plan leaves out versions that no peer can have reached unless there
   CHECK(planner.plan(answers, nullptr)->version == claimed);
   planner.believe(ModelVersion{.step = 9, .samples = 72});
   CHECK(planner.plan(answers, nullptr)->version == seventh);
-  // Without the second stage nothing else is left.
+  // Without the second stage, no other version is complete.
   answers.erase(third);
   CHECK(planner.plan(answers, nullptr)->version == claimed);
 }
@@ -399,12 +399,12 @@ TEST_CASE("a final model is replaced only by a newer one that more than a third 
   const Answers answers{
       {self, {.version = ours}}, {third, {.version = ours}}, {hostile, {.version = claimed}}};
   CHECK(planner.plan(answers, nullptr)->version == ours);
-  // The hostile peer proposes what only it has.
+  // The hostile peer proposes a version that only it has.
   Generation start{
       .order = {self, third, hostile}, .sources = {hostile, hostile, hostile}, .version = claimed};
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
   CHECK(planner.can_begin(start, self, {.version = {.step = 9, .samples = 9, .lineage = 7}}));
-  // It does not become more than a third of the peers by leaving one out.
+  // Leaving out a peer does not make the hostile peer more than a third of all peers.
   const Generation pair{
       .order = {self, hostile}, .sources = {hostile, hostile}, .version = claimed};
   CHECK_FALSE(planner.can_begin(pair, self, {.version = ours}));
@@ -412,7 +412,7 @@ TEST_CASE("a final model is replaced only by a newer one that more than a third 
   CHECK(planner.plan(two, nullptr)->version == ours);
   start.sources[1] = third;
   CHECK(planner.can_begin(start, self, {.version = ours}));
-  // What it has is not given up for less.
+  // A final model is not given up for a version with fewer samples.
   start.version.samples = 10;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
 }
@@ -428,10 +428,11 @@ TEST_CASE("a final model that few have is replaced by any newer one", "[unit]") 
   CHECK(planner.can_begin(start, self, {.version = ours}));
   start.version.samples = 10;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
-  // A peer whose run is not over gives up no work either for an older version of one peer.
+  // A peer whose run is not over does not give up its work, either, for an older version that only
+  // one peer has.
   const ModelVersion early{.step = 9, .samples = 11, .lineage = 7};
   CHECK_FALSE(planner.can_begin(start, self, {.version = early}));
-  // An older one may be of peers whose run is not over.
+  // An older version may belong to peers whose run is not over.
   start.sources[1] = third;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
 }

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t elements = 20000;
 constexpr double fast_mbit = 100;
 
-// The peers of the slow link, which are neighbours by id.
+// The two peers of the slow link. Their ids are neighbours.
 constexpr std::size_t a = 1;
 constexpr std::size_t b = 2;
 
@@ -48,7 +48,7 @@ Simulator::Options world_of(std::size_t peers, std::uint64_t seed = 3) {
   return options;
 }
 
-/// A world with its invariants. Records the orders and the step times of its first peer.
+/// Runs a world with its invariants. Records the orders and the step times of its first peer.
 class Lockstep : public Watcher {
  public:
   explicit Lockstep(const Simulator::Options& options)
@@ -88,7 +88,7 @@ class Lockstep : public Watcher {
   Simulator world;
   AllReduceInvariants invariants;
   std::vector<std::vector<PeerId>> orders;
-  std::vector<Time> finished;  ///< The start, and the end of each step.
+  std::vector<Time> finished;  ///< The start, followed by the end of each step.
 };
 
 bool neighbours(const std::vector<PeerId>& allreduce, std::size_t a, std::size_t b) {
@@ -111,13 +111,13 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   REQUIRE(lockstep.orders.size() == 2);
   CHECK(neighbours(lockstep.orders.front(), a, b));
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // The invariants check that all have the same generation; this checks its contents.
+  // The invariants check that all peers have the same generation. This checks its contents.
   CHECK(lockstep.generation().slowest.bytes_per_second ==
         Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
   CHECK(lockstep.generation().slowest.latency_s == Approx(500e-6).epsilon(0.05));
 
-  // The gradient, and 8 rounds of 16 kB and half a millisecond. With one slow link a ring is as
-  // slow as if all its links were slow.
+  // A step takes a gradient and 8 rounds. Each round sends 16 kB and adds half a millisecond of
+  // latency. One slow link makes a ring as slow as if all its links were slow.
   const auto predicted = [](double mbit) { return 0.005 + 8 * (0.0005 + 16e3 * 8 / (mbit * 1e6)); };
   const auto all_at = [](double mbit) {
     Simulator::Options alike = world_of(5);
@@ -148,7 +148,8 @@ TEST_CASE("where links are alike no order ever changes", "[sim][allreduce]") {
     lockstep.run(Time(30s));
     CHECK(lockstep.operations() > 400);
     CHECK(lockstep.orders.size() == 1);
-    // Ballots come after 16 to 30 steps, after four times as many, and so on. Probes cause none.
+    // A ballot comes after 16 to 30 steps, the next one after four times as many, and so on. The
+    // probes of links cause no ballots.
     CHECK(lockstep.invariants.generations() <= 6);
   }
 }
@@ -166,7 +167,8 @@ TEST_CASE("a link that becomes slow later is gone round too", "[sim][allreduce]"
   lockstep.run(Time(30s));
   REQUIRE(lockstep.orders.size() == 2);
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // 16 slow collectives until the link counts as slow, twice 17 that measure links, and some more.
+  // The link counts as slow after 16 slow collectives. Then links are measured twice, for 17
+  // collectives each time. The rest is a margin.
   const double slow_one = lockstep.seconds_of(before, before + 16);
   const double after = lockstep.seconds_of(before + 80, before + 100);
   INFO(lockstep.seconds_of(before - 50, before) << " s, then " << slow_one << ", then " << after);
@@ -189,7 +191,7 @@ TEST_CASE("peers whose speed varies all the time do not use up their ballots", "
     longest = std::max(longest, lockstep.finished[i] - lockstep.finished[i - 1]);
   }
   INFO(seconds(longest) << " s, " << lockstep.invariants.generations() << " generations");
-  // A peer that the others do not answer waits 0.6 s.
+  // A peer waits 0.6 s for others that do not answer, so the bound shows that all answered.
   CHECK(longest < 100ms);
   CHECK(lockstep.invariants.generations() <= 14);
 }

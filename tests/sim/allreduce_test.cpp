@@ -46,11 +46,11 @@ class Lockstep : public Tally {
   }
   double worst() const { return lost.empty() ? 0 : *std::ranges::max_element(lost); }
 
-  std::vector<double> lost;  ///< Seconds lost in each interruption at each peer.
+  std::vector<double> lost;  ///< The seconds lost by each peer in each interruption.
   std::uint64_t newest = 0;  ///< Newest step that any peer has reached.
   std::size_t smallest = 1000;
   std::size_t largest = 0;
-  /// Steps are counted between these two times.
+  /// The start of the period in which steps are counted.
   Duration watch_from{};
   Duration watch_until{};
   std::uint64_t during = 0;
@@ -59,7 +59,8 @@ class Lockstep : public Tally {
   std::uint64_t at_watch = 0;
 };
 
-/// Finds the first peer that reaches a point for the `skip` + 1st time after 6 s, and the time.
+/// Watches a point of the protocol, from 6 s on. After `skip` visits by any peers, records the time
+/// of the next visit and the peer that makes it.
 class AtPoint : public Lockstep {
  public:
   AtPoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}
@@ -80,7 +81,7 @@ class AtPoint : public Lockstep {
   int left_;
 };
 
-/// An all-reduce of `peers` peers at 20 steps a second, under the faults in `rules`.
+/// An all-reduce of `peers` peers that make 20 steps a second, under the faults in `rules`.
 DrawnWorld world_of(std::size_t peers, const std::string& rules, std::uint64_t seed = 1) {
   const ParsedScenario parsed = parse_scenario_text(
       "[scenario]\nwork = \"time\"\nstep_s = 0.05\ndimension = 700\nuntil_s = 20\n"
@@ -108,7 +109,7 @@ std::string fault(const std::string& text) { return "[[scenario.fault]]\n" + tex
 }  // namespace
 
 TEST_CASE("F1 a death at any moment of an operation leaves all others with one result", "[sim]") {
-  // A death every 6 ms for half a second hits gradients, every hop of a ring and of a tree, and the
+  // Deaths every 6 ms over half a second hit gradients, every hop of a ring and of a tree, and the
   // agreement.
   for (int moment = 0; moment < 80; ++moment) {
     const std::string at = std::to_string(6 + 0.006 * moment);
@@ -130,7 +131,7 @@ TEST_CASE("F1 a death at any moment of an operation leaves all others with one r
 TEST_CASE("F1 a death at each named point leaves all others with one result", "[sim]") {
   for (const std::string& point : lockstep_points) {
     for (const std::size_t peers : {3, 5}) {
-      // A first run finds the time and the victim, and the same world repeats them.
+      // The first run finds the victim and the time. Then the same world runs again with the fault.
       const std::string before =
           is_of_agreement(point) ? fault("kind = \"restart\"\npeers = \"1\"\nat_s = 6\n") : "";
       AtPoint search(point, is_of_agreement(point) ? 0 : 5);
@@ -143,7 +144,7 @@ TEST_CASE("F1 a death at each named point leaves all others with one result", "[
       holds(world(""), search);
       INFO(point << " at peer " << search.who << " of " << peers);
       REQUIRE(search.when != Time());
-      // The peer dies just before or just after it carries out the effects.
+      // The peer dies just before or just after it carries out its effects.
       for (const Duration after : {-1ns, 1000ns}) {
         Lockstep seen;
         std::string at = std::to_string((search.when.time_since_epoch() + after).count());
@@ -191,7 +192,7 @@ TEST_CASE("F1 the death of a peer that sends a state or takes it harms no other"
 }
 
 TEST_CASE("a generation that ends for a better one costs nobody the newest sum", "[sim]") {
-  // Sums of 2.8 kB over links of 1 Mbit/s reach one peer well before another.
+  // Over links of 1 Mbit/s, a sum of 2.8 kB reaches some peers well before others.
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     DrawnWorld world = world_of(6, "[[scenario.link]]\nbandwidth_mbit = 1\n", seed);
     world.config.run.wait_for_peers = 6;

@@ -120,7 +120,7 @@ TEST_CASE("flipped bits are the opposite and a scaled model is a multiple") {
 TEST_CASE("a little is enough lies the asked deviations below the mean") {
   const Scene scene{.victim = {0, 0},
                     .hostile_own = {0, 0},
-                    .honest = {{1, 5}, {2, 5}, {3, 5}}};  // Deviations 1 and 0.
+                    .honest = {{1, 5}, {2, 5}, {3, 5}}};  // The standard deviations are 1 and 0.
   const Floats sent = scene.sent(AttackKind::little_is_enough, 1.5);
   CHECK(sent[0] == Approx(0.5));
   CHECK(sent[1] == 5);
@@ -132,7 +132,7 @@ TEST_CASE("how little is enough is a quantile") {
   // The normal quantiles of 24/26 and 49/55, computed with another library.
   CHECK(little_is_enough_z(50, 24) == Approx(1.426077).margin(1e-6));
   CHECK(little_is_enough_z(100, 45) == Approx(1.231377).margin(1e-6));
-  CHECK(little_is_enough_z(100, 1) == 0);  // One needs half of the others.
+  CHECK(little_is_enough_z(100, 1) == 0);  // One hostile peer needs half of the others on its side.
   CHECK(little_is_enough_z(3, 1) == 0);
   CHECK(little_is_enough_z(10, 7) == Approx(0.967422).margin(1e-6));  // Quantile of 2.5 / 3.
   CHECK(little_is_enough_z(10, 4) < little_is_enough_z(10, 5));
@@ -150,8 +150,8 @@ TEST_CASE("inner product manipulation points away from the mean of the honest") 
 TEST_CASE("dissensus turns what the honest pull into its opposite") {
   Rng rng(5);
   const Scene scene = random_scene(4, 2, 50, rng);
-  // With strength 1 the hostile peers cancel the honest ones; with 1.5 they push half as far the
-  // other way.
+  // With strength 1 the hostile peers cancel the pull of the honest ones. With 1.5 they reverse it
+  // at half the strength.
   const Floats held = scene.aggregate({}, scene.sent(AttackKind::dissensus, 1));
   CHECK(distance(held, scene.victim) < 1e-5);
   const Floats pushed = scene.aggregate({}, scene.sent(AttackKind::dissensus));
@@ -187,11 +187,11 @@ TEST_CASE("guards keep a model near the honest whatever the hostile send") {
         if (kind == GuardKind::none) continue;
         const Floats result = scene.aggregate({.kind = kind, .hostile = 2}, sent);
         INFO(to_string(attack) << " against " << to_string(kind));
-        // Krum may pick a hostile model that is close to an honest one away from the mean.
+        // Krum may pick a hostile model near an honest one that is away from the mean.
         CHECK(distance(result, mean) <= (kind == GuardKind::krum ? 1.5 : 1) * farthest);
       }
     }
-    // Without a guard the bound does not hold.
+    // The bound does not hold without a guard.
     CHECK(distance(scene.aggregate({}, scene.sent(AttackKind::scale)), mean) > 5 * farthest);
   }
 }

@@ -21,8 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t harmed_at = 100;  ///< The step of the sum that is changed.
 
-/// A workload that gets a different sum than all others in one update, as if another peer had
-/// changed a piece on the way or a bit of memory had flipped.
+/// In one update, this workload applies a different sum from all others, as if another peer had
+/// changed a piece in transit or a bit of memory had flipped.
 class Harmed : public OtherReplica {
  public:
   using OtherReplica::OtherReplica;
@@ -38,7 +38,7 @@ class Harmed : public OtherReplica {
   }
 };
 
-/// A workload that sends others a state of huge values.
+/// A workload that sends other peers a state of huge values.
 class Boastful : public OtherReplica {
  public:
   using OtherReplica::OtherReplica;
@@ -56,7 +56,7 @@ class Seen : public Watcher {
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
     for (const Fact& fact : effects.facts) {
       if (const auto* it = std::get_if<ModelsDiffer>(&fact)) differ.emplace_back(peer, it->peer);
-      // Others may download it too if they are a collective behind when the ballot comes.
+      // Peers that are one collective behind when the ballot comes may download the state, too.
       if (std::holds_alternative<StateAdopted>(fact) && !differ.empty()) adopted.insert(peer);
     }
   }
@@ -65,13 +65,13 @@ class Seen : public Watcher {
     if (own != nullptr) fingerprints[done.step].insert(own->value);
   }
 
-  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reporter and accused.
+  std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reports, as reporter and accused peer.
   std::set<PeerNumber> adopted;                       ///< Peers that adopted a state afterwards.
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< Keyed by step.
 };
 
-/// All-reduce of `peers` peers, those in `harmed` with bad memory: 20 collectives a second for 20
-/// seconds.
+/// Runs an all-reduce of `peers` peers for 20 seconds, with 20 collectives a second. The peers in
+/// `harmed` get one wrong sum.
 Seen run(std::size_t peers, const std::set<std::size_t>& harmed) {
   DrawnWorld drawn{.seed = 1};
   drawn.scenario.peers = peers;
@@ -136,7 +136,7 @@ TEST_CASE("a state that only its source has is refused if it is far longer than 
   drawn.scenario.step = 50ms;
   drawn.scenario.dimension = 700;
   drawn.scenario.until = 90s;
-  // Both train alone for a while, so one of them has seen more samples when they meet again.
+  // Both peers train alone for a while, so one of them has seen more samples when they meet again.
   drawn.scenario.faults.push_back(fault(FaultKind::partition, 5s, just(0), 20s));
   drawn.config.run.mode = ModeKind::allreduce;
   drawn.segment_elements = drawn.scenario.dimension;
@@ -144,7 +144,7 @@ TEST_CASE("a state that only its source has is refused if it is far longer than 
   Simulator world(simulator_options(drawn), [&](std::size_t peer) -> std::unique_ptr<Replica> {
     return std::make_unique<Boastful>(sound(peer));
   });
-  std::map<PeerNumber, std::uint64_t> refused_at;  // The step of each peer that refused a state.
+  std::map<PeerNumber, std::uint64_t> refused_at;  // The step at which each peer refused a state.
   FactWatch facts([&](const Simulator& seen, PeerNumber peer, const Fact& fact) {
     const auto* refused = std::get_if<ModelRefused>(&fact);
     if (refused == nullptr) return;

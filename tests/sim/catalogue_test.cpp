@@ -42,8 +42,8 @@ class Probe : public Tally {
     if (world.peer(peer).incarnation > 1) restored.push_back(image ? image->step : 0);
   }
 
-  std::vector<std::uint64_t> committed;  ///< Exchanges of each peer in its newest incarnation.
-  std::vector<std::uint64_t> restored;   ///< Steps that restarted peers continued from.
+  std::vector<std::uint64_t> committed;  ///< Exchanges in each peer's newest incarnation.
+  std::vector<std::uint64_t> restored;   ///< The steps from which restarted peers continued.
   std::optional<Time> all_met;
 
  private:
@@ -85,7 +85,7 @@ std::string fault(const std::string& text) { return "[[scenario.fault]]\n" + tex
 
 TEST_CASE("F1 a peer killed at any moment of an exchange leaves nothing half done unknown",
           "[sim]") {
-  // Slow links stretch an exchange over a second, so that kills 25 ms apart hit every part of it.
+  // Slow links stretch an exchange to about a second, so kills 25 ms apart hit every part of it.
   for (int moment = 0; moment < 60; ++moment) {
     const std::string at = std::to_string(6 + 0.025 * moment);
     DrawnWorld world =
@@ -144,7 +144,8 @@ TEST_CASE("F7 when all die they go on from their checkpoints and lose no more th
   holds(world_of(5, near + fault("kind = \"kill\"\npeers = \"all\"\nat_s = 20\nfor_s = 1\n")),
         probe);
   REQUIRE(probe.restored.size() == 5);
-  // After 20 s with steps of 0.05 s and jitter, a checkpoint every 100 steps, and jobs of 5 steps.
+  // The kills come after 20 s. Steps take 0.05 s with jitter, jobs have 5 steps, and there is a
+  // checkpoint every 100 steps.
   for (const std::uint64_t step : probe.restored) CHECK(step >= 250);
 }
 
@@ -228,7 +229,7 @@ TEST_CASE("F17 and F18 repeats and delays of half a second change no sum", "[sim
 
 TEST_CASE("F19 a third of a second of latency kills nobody", "[sim]") {
   DrawnWorld world = world_of(6, "[[scenario.link]]\nlatency_s = 0.2\njitter_s = 0.2\n");
-  // The advice of docs/operations.md for far peers.
+  // These are the settings that docs/operations.md advises for distant peers.
   world.config.membership.probe_timeout = 1s;
   world.config.membership.probe_period = 2s;
   Probe probe;
@@ -248,8 +249,8 @@ TEST_CASE("F20 and F21 one peer with a slow link or processor holds nobody else 
   };
   const double usual = others("");
   CHECK(others("[[scenario.speed]]\npeers = \"7\"\nfactor = 0.1\n") >= 0.95 * usual);
-  // An exchange with the peer on the slow link takes its partner more than a period, so all peers
-  // meet it more rarely.
+  // An exchange over the slow link keeps the partner busy for more than a period, so each peer
+  // makes such exchanges less often.
   CHECK(others("[[scenario.link]]\nfrom = \"7\"\nlatency_s = 0.002\nbandwidth_mbit = 1\n") >=
         0.95 * usual);
 }
@@ -270,7 +271,7 @@ TEST_CASE("F24 a checkpoint that cannot be written leaves the one before it to g
                         fault("kind = \"kill\"\npeers = \"1\"\nat_s = 30\nfor_s = 1\n")),
         probe);
   REQUIRE(probe.restored.size() == 1);
-  // The last checkpoint before 12 s; there is one every 5 s.
+  // The disk fills at 12 s. There is a checkpoint every 5 s, so the newest one is from before 12 s.
   CHECK(probe.restored.front() >= 150);
   CHECK(probe.restored.front() <= 260);
 }
@@ -314,7 +315,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
   std::uint64_t number = 0;
   for (Time at(10s); at < Time(50s); at += 500ms) {
     world.run(at);
-    // The messages of a copy of peer 1 on another machine, about itself and its own exchanges.
+    // A copy of peer 1 on another machine sends messages about itself and about its own exchanges.
     Member copy = world.peer(1).node->membership().self();
     copy.address = "virtual:elsewhere";
     ++copy.incarnation;
@@ -340,7 +341,7 @@ TEST_CASE("F43 a second holder of a key confuses whom it speaks to and breaks no
   for (PeerNumber peer = 0; peer < world.size(); ++peer) {
     CHECK(meanwhile[peer] > 0);
     CHECK(probe.committed[peer] > meanwhile[peer]);
-    // The peer whose address and incarnation were disputed has prevailed.
+    // The true peer 1, whose address and incarnation the copy disputed, has prevailed.
     const Member* first = world.peer(peer).node->membership().find(id_of(1));
     REQUIRE(first != nullptr);
     CHECK(first->address == "virtual:1");
@@ -468,10 +469,11 @@ Poisoned poisoned(const Poisoner::Lie& lie, float clip_radius) {
 }  // namespace
 
 TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "[sim]") {
-  // An exchange moves a peer by at most alpha * radius ("clip bound" checks every one), and honest
-  // exchanges do not change the honest mean. With A exchanges with poisoners per honest peer and
-  // period of 20 steps, the poisoners move that mean by at most A * alpha * radius a period, while
-  // the steps take it back by 1 - (1 - lr h)^20, h >= 0.1.
+  // An exchange moves a peer by at most alpha * radius ("clip bound" checks every exchange).
+  // Exchanges between honest peers do not change their mean. If each honest peer makes A exchanges
+  // with poisoners in every period of 20 steps, the poisoners move that mean by at most
+  // A * alpha * radius per period. The steps of a period undo a fraction of 1 - (1 - lr h)^20 of
+  // the shift, where the curvature h is at least 0.1.
   const std::map<std::string, Poisoner::Lie> attacks = {
       {"sign flip",
        [](std::vector<float>& x) {
@@ -497,13 +499,12 @@ TEST_CASE("F46 poisoned models pull no harder than the clip radius lets them", "
               << ", " << clipped.attacks << " attacks a period");
     CHECK(clipped.attacks + clipped.quarantined > 0.1);
     CHECK(clipped.distance <= most + clean);
-    // Without a bound, averaging goes much further astray, so it is the bound that helps.
+    // Without the bound, the mean strays much further. So it is the bound that helps.
     const Poisoned plain = poisoned(lie, 0);
     INFO("without clipping " << plain.distance);
     if (plain.quarantined == 0) CHECK(plain.distance > 3 * clipped.distance);
   }
-  // A model that is a million times too large is refused without a look at it, and its sender is
-  // refused too.
+  // A model that is a million times too large is refused at once, and so is its sender afterwards.
   const Poisoned huge = poisoned(
       [](std::vector<float>& x) {
         for (float& v : x) v *= 1e6F;

@@ -1,4 +1,4 @@
-// Peers around a centre, and peers on hosts, go at their own pace, even when a centre dies.
+// Peers around a centre, and peers on hosts, train at their own pace, even when a centre dies.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -81,13 +81,13 @@ TEST_CASE("the centre of asynchronous EASGD answers and does not train", "[sim]"
   const Simulator::Options options = elastic_world(5);
   Simulator world(options, workloads(options, false));
   world.run(Time(20s));
-  // Copying models takes the centre a little time too.
+  // The centre needs only a little time, to copy models.
   CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
   const std::vector<std::uint64_t> steps = steps_of(world);
   for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
   CHECK(steps[4] < budget);
   CHECK(steps[0] <= steps[4]);
-  // Each exchange involves the centre.
+  // The centre takes part in every exchange.
   const std::vector<std::uint64_t> exchanges = committed(world);
   CHECK(exchanges[0] == std::accumulate(exchanges.begin() + 1, exchanges.end(), std::uint64_t{0}));
   CHECK(exchanges[0] > 3 * budget / 10 * 3 / 4);
@@ -105,7 +105,7 @@ TEST_CASE("a centre that dies is followed by the next peer with the model that i
   options.scenario.faults = {fault(FaultKind::kill, 2s, just(0))};
   Simulator world(options, workloads(options, false));
   world.run(Time(2min));
-  // Until the others know of the death, the next peer trains.
+  // Peer 1 trains until the others know of the death, and then becomes the centre.
   CHECK(world.peer(1).spent.training < seconds(6s));
   CHECK(world.peer(2).spent.training > seconds(5s));
   CHECK(steps_of(world) == std::vector<std::uint64_t>{0, budget, budget, budget, budget});
@@ -120,7 +120,7 @@ TEST_CASE("no worker of asynchronous DOWNPOUR waits for a slow one", "[sim][mixi
     const std::vector<std::uint64_t> steps = steps_of(world);
     for (PeerNumber worker = 1; worker < 4; ++worker) CHECK(steps[worker] == budget);
     CHECK(steps[4] < budget);
-    // Copying models takes the centre a little time too.
+    // The centre needs only a little time, to copy models.
     CHECK(world.peer(0).spent.training < 0.02 * world.peer(1).spent.training);
     world.run(Time(2min));
     CHECK(steps_of(world) == std::vector<std::uint64_t>(5, budget));
@@ -137,8 +137,8 @@ TEST_CASE("peers of a host have one model and hosts have their own", "[sim][mixi
   world.run(Time(1min));
   CHECK(steps_of(world) == std::vector<std::uint64_t>(5, budget));
   const auto all = models(world);
-  // The last round, number 299, mixes within hosts, after one that mixes between them. What differs
-  // is the rounding of sums of floats of size 1.
+  // The last round, number 299, mixes within hosts, and the round before it mixed between hosts. So
+  // models of one host differ only by the rounding of sums of floats of size 1.
   CHECK(distance(all[0], all[2]) < 1e-5);
   CHECK(distance(all[0], all[4]) < 1e-5);
   CHECK(distance(all[1], all[3]) < 1e-5);

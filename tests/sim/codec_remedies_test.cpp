@@ -1,5 +1,5 @@
-// Messages about a codec of gossip, of an all-reduce or of a pipeline's stages name remedies: each
-// is accepted, and trains. Those of mixing are in tests/consensus/codec_bounds_test.
+// Messages about the codecs of gossip, of an all-reduce or of a pipeline's stages name remedies. A
+// config with any of them is accepted, and trains. codec_bounds_test tests the remedies of mixing.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace gv {
 namespace {
 
-/// A config that is refused, and every way out of it that the message names.
+/// A config that is refused, and every way out that its message names.
 struct Advice {
   std::string wrong;
   std::string_view remedy;
@@ -43,7 +43,7 @@ std::vector<Advice> of_gossip() {
   return all;
 }
 
-/// Advice where two ways to compress gradients exclude each other.
+/// Advice on two ways to compress gradients that exclude each other.
 Advice clash(const std::string& first, const std::string& second, std::string_view remedy) {
   const std::string sums = "[run]\nmode = \"allreduce\"\n[allreduce]\n";
   return {sums + first + second, remedy, {sums + first, sums + second}};
@@ -80,10 +80,10 @@ std::vector<Advice> of_sums() {
   return all;
 }
 
-/// Distance of peers from the common optimum after training, relative to the distance at the start.
+/// Distances from the common optimum after training, relative to the distance at the start.
 struct Left {
-  double mean = 0;   ///< The mean of all models.
-  double worst = 0;  ///< The model that is furthest from the optimum.
+  double mean = 0;   ///< The distance of the mean of all models.
+  double worst = 0;  ///< The distance of the model that is furthest away.
 };
 
 /// Trains peers on quadratics with a common optimum.
@@ -127,12 +127,12 @@ Left left_to_learn(const std::string& text) {
 }
 
 void check_advice(const std::vector<Advice>& all) {
-  // The distance that plain descent of one peer leaves: the flattest direction shrinks by 0.99 a
-  // step, to 0.018, and noise of 0.05 keeps it off by sqrt(0.1 / 0.2) * 0.05 = 0.035. All other
-  // directions are nearer.
+  // The distance that plain descent of one peer leaves. In the flattest direction, each step leaves
+  // a fraction of 0.99, which makes 0.018 in the end. Noise of 0.05 adds sqrt(0.1 / 0.2) * 0.05 =
+  // 0.035. In all other directions less is left.
   constexpr double plain = 0.055;
-  // If pairs meet rarely and send only the largest differences, single models stay apart by what
-  // partners learn about different values between two meetings.
+  // If pairs meet rarely and send only the largest differences, partners learn different values
+  // between two meetings, and single models stay this far apart.
   constexpr double apart = 0.25;
   for (const Advice& advice : all) {
     INFO(advice.wrong);

@@ -1,4 +1,4 @@
-// Control links and lanes behind the proxy, when bytes are damaged or do not arrive.
+// Control links and lanes through the proxy, when bytes are damaged or do not arrive.
 #include <algorithm>
 #include <asio/io_context.hpp>
 #include <asio/post.hpp>
@@ -33,7 +33,7 @@ class World {
                            {asio::ip::make_address("127.1.0.2"), 1}}},
               [this](std::size_t, std::size_t) { return state; }) {}
 
-  /// Returns the address at which the proxy forwards to the listener at `address`.
+  /// Starts a proxy for the listener at `address`. Returns the proxy's address.
   std::string front(const std::string& address) {
     const auto port =
         proxy.forward(1, {asio::ip::make_address("127.2.0.2"), 0}, endpoint_of(address));
@@ -85,7 +85,7 @@ ControlLinks::Options options_of(std::size_t number, const KeyPair& own, const K
           .session = session};
 }
 
-/// Lanes of two peers; the second listens, behind the proxy.
+/// Lanes between two peers. The second peer listens behind the proxy.
 class LanePair {
  public:
   LanePair() {
@@ -169,12 +169,12 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
     world.load_state({});
   }
   SECTION("answers that were swallowed") {
-    // As after a damaged length: nothing that arrives on this connection is ever understood.
+    // This is like a damaged length, after which no byte on the connection is understood.
     world.load_state({.cut = true});
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();
     REQUIRE(world.until([&] {
-      // Few enough messages that ZeroMQ's queue does not fill, because a full queue would show the
+      // Send so few messages that ZeroMQ's queue does not fill, because a full queue would show the
       // fault, too.
       if (std::chrono::steady_clock::now() > next) {
         next += 100ms;
@@ -231,7 +231,7 @@ TEST_CASE("a lane that the partner lost first is told to be lost although it is 
   auto& there = pair.ends[1];
   pair.send(0);
   REQUIRE(pair.world.until([&] { return there.bytes == 1000; }));
-  // The end of the old connection travels more slowly than the invitation to a new one.
+  // The end of the old connection takes longer to arrive than the invitation to a new one.
   pair.world.load_state({.quality = {.latency = 300ms}});
   there.lanes->forget(LanePair::id(0));
   pair.send(1);

@@ -31,7 +31,7 @@ Simulator::Options watching_world(std::size_t peers, std::uint64_t seed) {
   return options;
 }
 
-/// Records how the killed peer is detected.
+/// Records how the others detect the killed peer.
 class Inquest : public Watcher {
  public:
   explicit Inquest(PeerNumber victim) : victim_(victim) {}
@@ -52,8 +52,8 @@ class Inquest : public Watcher {
     }
   }
 
-  /// When the first of the suspicions began that the killed peer could not refute. Where messages
-  /// are lost, that can be shortly before the kill.
+  /// The beginning of the first suspicion that the killed peer could not refute. If messages are
+  /// lost, this can be shortly before the kill.
   std::optional<Time> suspected() const {
     if (suspicions.empty()) return std::nullopt;
     Time first = never;
@@ -62,7 +62,7 @@ class Inquest : public Watcher {
   }
 
   std::optional<Time> killed;
-  std::optional<Time> asked;  ///< First probe of it without an answer.
+  std::optional<Time> asked;  ///< When a peer first probed the killed peer after the kill.
   std::map<PeerNumber, Time> suspicions;
   std::map<PeerNumber, Time> dead;
 
@@ -71,10 +71,10 @@ class Inquest : public Watcher {
 };
 
 struct Detection {
-  double asked_s = 0;      ///< From the kill to the first unanswered probe.
-  double suspected_s = 0;  ///< From the kill to the first suspicion; negative: it came before.
-  double first_s = 0;      ///< From the kill to the first verdict.
-  double last_s = 0;       ///< From the kill to the last verdict.
+  double asked_s = 0;      ///< Seconds from the kill to the first unanswered probe.
+  double suspected_s = 0;  ///< Seconds from kill to first suspicion; negative if it came before.
+  double first_s = 0;      ///< Seconds from the kill to the first verdict.
+  double last_s = 0;       ///< Seconds from the kill to the last verdict.
   std::size_t verdicts = 0;
 };
 
@@ -107,17 +107,17 @@ Detection detect(std::size_t peers, std::uint64_t seed, const LinkQuality& quali
   return detection;
 }
 
-/// Mean number of probe periods until the first of n = N - 1 living members begins a probe of the
-/// dead one, including that period. Each goes through its n members in a random order of its own,
-/// drawn again every round (SWIM, section 4.3), and rounds begin together. The kill comes with
-/// equal probability before each of the n probes of a round. After r probes of the round, a
-/// member's probe of the dead one is still to come with probability (n - r)/n, evenly over the next
-/// n - r probes; otherwise it comes evenly over the next round's n.
+/// The mean number of probe periods until the first of n = N - 1 living members begins a probe of
+/// the dead one, including the period of that probe. Each member probes its n others in its own
+/// random order, which is new in every round (SWIM, section 4.3), and rounds begin together. The
+/// kill comes with equal probability before each of the n probes of a round. After r probes of the
+/// round, a member's probe of the dead one is still to come with probability (n - r)/n, evenly over
+/// the next n - r probes. Otherwise it comes evenly over the n probes of the next round.
 double first_probe_periods(std::size_t peers) {
   const auto n = static_cast<int>(peers - 1);
   double mean = 0;
   for (int r = 0; r < n; ++r) {
-    // P(W >= k) of one member, to the power of n members.
+    // P(W >= k), where W is the period of one member's probe, to the power of n for all members.
     for (int k = 1; k <= 2 * n; ++k) {
       double at_least = 0;
       for (int w = k; w <= 2 * n; ++w) {
@@ -137,12 +137,12 @@ double first_probe_periods(std::size_t peers) {
 TEST_CASE("a death is first noticed after as many probe periods as the formula of SWIM says",
           "[sim][theory]") {
   // SWIM (Das, Gupta, Motivala 2002, section 3.1): if every member probes one of n = N - 1 others
-  // drawn at random, a dead one is probed in a period with probability 1 - (1 - 1/n)^n, so the
-  // first such probe comes in period 1/(1 - (1 - 1/n)^n), about e/(e - 1) = 1.58. Round-robin
-  // orders (section 4.3) have the same first period and are a little faster later:
-  // `first_probe_periods`. All peers and so their periods start together here, so the kill comes on
-  // average half way between two. Suspicion follows a probe after one period. So the first
-  // suspicion comes after first_probe_periods - 1/2 + 1 periods of a second.
+  // drawn at random, a dead one is probed in a period with probability 1 - (1 - 1/n)^n. So the
+  // first such probe comes in period 1/(1 - (1 - 1/n)^n), about e/(e - 1) = 1.58. With round-robin
+  // orders (section 4.3), the first period is the same and later ones are a little better: see
+  // `first_probe_periods`. All peers start together here, and so do their periods, so the kill
+  // comes on average half way through a period. A suspicion follows a probe after one period. So
+  // the first suspicion comes after first_probe_periods - 1/2 + 1 periods of a second.
   const std::size_t peers = GENERATE(std::size_t{4}, std::size_t{8}, std::size_t{16});
   constexpr int seeds = 400;
   double sum = 0;
@@ -165,11 +165,12 @@ TEST_CASE("a death is first noticed after as many probe periods as the formula o
 
 TEST_CASE("a death is known everywhere within the bound of round robin and suspicion and rumour",
           "[sim][theory]") {
-  // The bound is 2N - 1 probe periods until some peer's round robin comes to the dead one (SWIM,
-  // section 4.3), the longest suspicion (Lifeguard, section 4: least 3.5 s max(1, log10 N), most 6
-  // times that), and 3 ceil(log2 N) periods for the rumour. Suspicion itself ends between its least
-  // and its most after the first accusation. N = 16, links of 5 ms and, in half the runs, with 10 %
-  // of all messages lost.
+  // The bound is the sum of three times. The first is 2N - 1 probe periods, until some peer's round
+  // robin reaches the dead one (SWIM, section 4.3). The second is the longest suspicion (Lifeguard,
+  // section 4: at least 3.5 s max(1, log10 N), and at most 6 times as long). The third is 3
+  // ceil(log2 N) periods for the rumour. A suspicion ends between its shortest and its longest time
+  // after the first accusation. Here N = 16 and links have 5 ms. In half the runs, 10 % of all
+  // messages are lost.
   const double loss = GENERATE(0.0, 0.1);
   constexpr std::size_t peers = 16;
   const double least = 3.5 * std::log10(16.0);
@@ -197,7 +198,7 @@ TEST_CASE("a death is known everywhere within the bound of round robin and suspi
 }
 
 TEST_CASE("newcomers whose first words are lost are known to everybody within a minute", "[sim]") {
-  // With 10 % loss, both first tables of two peers that meet are lost once in a hundred times. If
+  // With 10 % loss, both first tables of two peers that meet are lost in one case of a hundred. If
   // first messages were sent only once, some newcomer would stay alone in 14 % of worlds of 16.
   constexpr std::size_t peers = 16;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
@@ -213,9 +214,9 @@ TEST_CASE("newcomers whose first words are lost are known to everybody within a 
 }
 
 TEST_CASE("at ten percent loss nobody who lives is declared dead", "[sim][theory]") {
-  // The expected number is 0: a probe fails only if the ping or its answer is lost (0.19) and all
-  // three indirect ways fail (1 - 0.9^4 = 0.34 each, 0.04 together): 0.8 % of probes end in a
-  // suspicion. Each suspicion would have to stand for seconds, while the suspecting peers ask the
+  // The expected number is 0. A probe fails only if the ping or its answer is lost (0.19) and all
+  // three indirect ways fail (1 - 0.9^4 = 0.34 each, 0.04 together). So 0.8 % of probes end in a
+  // suspicion. Each suspicion would have to last for seconds, while the suspecting peers ask the
   // accused in every period.
   constexpr std::size_t peers = 16;
   Simulator::Options options = watching_world(peers, 51);

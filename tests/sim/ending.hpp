@@ -34,7 +34,7 @@ inline MixRule rule_of(Way way) {
   return rule;
 }
 
-/// Peers that take 20 ms a step, with a budget of `steps` for each, which counts for all together.
+/// Peers with steps of 20 ms. They share a budget of `steps` steps for each peer.
 inline Simulator::Options world_of(std::size_t peers, std::uint64_t steps, Way way = Way::gossip) {
   Simulator::Options options = small_world(peers, 1);
   options.node.mode = way == Way::gossip     ? ModeKind::gossip

@@ -1,5 +1,4 @@
-// Records each exchange of a virtual run and its effect on the models. Also samples, with their
-// mean and error.
+// Records exchanges of a virtual run and their effect on models. Computes means with errors.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +31,7 @@ class Sample {
   double squares_ = 0;
 };
 
-/// sum_i ||x_i - mean||^2, in double.
+/// The scatter of models, sum_i ||x_i - mean||^2, in double.
 template <class Models>
 double scatter(const Models& models) {
   const std::size_t dimension = models.front().size();
@@ -45,8 +44,8 @@ double scatter(const Models& models) {
   return total;
 }
 
-/// Records every exchange, in the order of the decisions, and every force as it was added, so that
-/// the models between any two exchanges can be computed afterwards.
+/// Records every exchange in the order of the decisions, and every force as it was added. The
+/// models between any two exchanges can then be computed.
 class ExchangeLog : public Watcher {
  public:
   struct Entry {

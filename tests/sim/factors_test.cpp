@@ -20,8 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Uses an algorithm that sends equally many bytes for each element, however few elements there
-/// are.
+/// Uses an algorithm that sends the same number of bytes for each element, even for few elements.
 Simulator::Options by_ring(Simulator::Options options) {
   options.node.allreduce.algorithm = ReduceAlgorithm::ring;
   return options;
@@ -46,8 +45,8 @@ struct FactorRun : LockstepRun {
   FactorShape shape;
 };
 
-/// The options of a run with sufficient factors: batches so small that two of three layers have
-/// them.
+/// The options of a run with sufficient factors. Its batches are so small that two of three layers
+/// use them.
 struct SufficientRun : LockstepRun {
   SufficientRun(std::size_t peers, std::uint64_t steps)
       : LockstepRun(peers, 2, steps, OptimizerKind::nesterov) {
@@ -74,7 +73,7 @@ struct FirstPeer : Watcher {
     if (newest != nullptr) generations[allreduce.step()] = newest->key();
   }
   double bytes = 0;
-  std::map<std::uint64_t, std::uint64_t> generations;  ///< Generation in which each step was made.
+  std::map<std::uint64_t, std::uint64_t> generations;  ///< Generation of each step, keyed by step.
 };
 
 /// Kills and restarts one of four peers, and stops another. All must end with the same model.
@@ -149,9 +148,10 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   Simulator thin(by_ring(run.with_factors()), run.workloads());
   thin.watch(few);
   thin.run(Time(10min));
-  // The accuracies are over 400 samples, each with a deviation of 0.3.
+  // The accuracies are measured on 400 samples, each with a standard deviation of 0.3.
   CHECK(run.accuracy(thin) > run.accuracy(whole) - 0.04);
-  // The mean of two turns, each with four numbers of checksum.
+  // Collectives send two parts in turn, each with a checksum of four numbers. This is the mean
+  // size.
   const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;
   CHECK(few.bytes / all.bytes ==
         Approx(part / (static_cast<double>(run.shape.elements) + 4)).epsilon(0.01));
@@ -215,9 +215,9 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
     apart = std::max(apart, std::abs(static_cast<double>(a[i]) - b[i]));
     largest = std::max(largest, std::abs(static_cast<double>(a[i])));
   }
-  // The same sums in another order, for 200 steps with momentum.
+  // The same sums are added in another order, for 200 steps with momentum.
   CHECK(apart < 1e-4 * largest);
-  // Gathered factors cost half as much as summed elements; four numbers of checksum come on top.
+  // Gathered factors cost half as much as summed elements. The checksum adds four numbers.
   const std::size_t elements = run.learner(0)->layout().size();
   const SufficientFactors cut(elements, world.options().node.allreduce.places.dense, {2, 2, 2, 2});
   const auto gathered = static_cast<double>(cut.parts().back().end);
@@ -303,7 +303,7 @@ TEST_CASE("what factors lack is in a checkpoint as it was before the last was as
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
   CHECK(*ask(restored, 2, 0).values == *ask(replica, 2, 0).values);
-  // A run that continues without factors does not need the part of the state that belongs to them.
+  // A run that continues without factors does not need the part of the state for factors.
   WholeReplica plain(run.learner(0), 0);
   CHECK(plain.restore(replica.parts().front()).empty());
 }

@@ -26,8 +26,8 @@ TEST_CASE("a slow peer does not delay the end, and all end with one model", "[si
   // 2000 steps at 155 a second. With a budget of its own the slow peer would take 100 s.
   CHECK(end.first_stop_s() >= 2000 / 155.0);
   CHECK(end.first_stop_s() <= 2000 / 155.0 + 1.5);
-  // The others train on until they hear of the end: each reports after every hundredth of the
-  // budget.
+  // Each peer reports after every hundredth of the budget, so the others hear of the end a little
+  // late.
   CHECK(static_cast<double>(end.trained) >= end.budget_steps());
   CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
 }
@@ -37,15 +37,16 @@ TEST_CASE("a batch that grows works off the budget in fewer steps, and all end w
   const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
   Simulator::Options options = world_of(4, 400, way);
   SwarmWorkOptions& work = options.node.course.work;
-  // Half of the samples come in batches of 64, a quarter in 128, and a quarter in 256.
+  // Half of the samples come in batches of 64, a quarter in batches of 128, and a quarter in
+  // batches of 256.
   work.growth = {.at = {work.budget / 2, 3 * work.budget / 4}, .factor = 2};
   INFO("way " << static_cast<int>(way));
   Ending end(options);
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
   CHECK(end.done.size() == 4);
-  // Of 400 steps 200 + 50 + 25 are left. If peers do not work in step, each hears of the others'
-  // progress with a delay of a hundredth of the budget, and makes a period of up to 16 steps with
+  // Instead of 400 steps, a peer needs 200 + 50 + 25. If peers do not work in step, each hears of
+  // the others' progress a hundredth of the budget late, and makes a period of up to 16 steps with
   // one batch size.
   const double wanted = 4 * 275.0;
   CHECK(static_cast<double>(end.trained) >= 0.97 * wanted);
@@ -72,7 +73,8 @@ TEST_CASE("a peer that is killed at any moment of the end leaves the others with
   // In lockstep nothing happens between the last sum and the end.
   const Time stop = way == Way::lockstep ? last : undisturbed.began.at(0);
   for (int i = 0; i <= 60; ++i) {
-    // From half a second before the first stop to half a second after the last peer is done.
+    // The kills cover the time from half a second before the first stop to half a second after the
+    // last peer is done.
     const Duration at = (stop - 500ms).time_since_epoch() + i * ((last - stop) + 1s) / 60;
     Ending end(with(world_of(4, 200, way),
                     fault(FaultKind::kill, at, just(static_cast<std::size_t>(i % 4)))));
@@ -147,7 +149,7 @@ TEST_CASE("a peer that comes after the end gets the common model and leaves", "[
 
 TEST_CASE("a peer whose steps take seconds has its part in the mean", "[sim]") {
   Simulator::Options options = world_of(4, 200);
-  options.scenario.speeds.push_back({just(3), 0.007});  // Three seconds a step.
+  options.scenario.speeds.push_back({just(3), 0.007});  // This makes steps take three seconds.
   Ending end(options);
   end.run();
   CHECK(end.downloads == 0);
@@ -158,7 +160,7 @@ TEST_CASE("a newcomer that waits for the mean of the others sleeps meanwhile", "
   for (const Way way : {Way::gossip, Way::rounds_without_waiting}) {
     Simulator::Options options = world_of(5, 160, way);
     options.wait_for = 4;
-    options.scenario.speeds.push_back({just(3), 0.007});  // The others wait for its last step.
+    options.scenario.speeds.push_back({just(3), 0.007});  // The others wait for peer 3's last step.
     Ending end(with(options, fault(FaultKind::join, 5600ms, just(4))));
     INFO("way " << static_cast<int>(way));
     end.run();
@@ -212,7 +214,7 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
 
 namespace {
 
-/// A peer that makes false reports about its model. All parameters have one value and keep it.
+/// A peer that makes false reports about its model. All its parameters have one value and keep it.
 class Boaster final : public StandIn {
  public:
   Boaster(std::size_t dimension, double says, float value = 0)
@@ -232,13 +234,14 @@ class Boaster final : public StandIn {
   double says_;
 };
 
-/// A target that honest peers reach after fifty steps, and a sitting every ten steps of each.
+/// Sets a target that honest peers reach after fifty steps. The judges sit after every ten steps of
+/// each peer.
 Simulator::Options with_target(Simulator::Options options) {
   options.node.course.work.target = {.value = 0.5, .every = 10 * options.peers * batch, .seed = 1};
   return options;
 }
 
-/// The first `liars` peers report this accuracy of their models.
+/// The first `liars` peers report the accuracy `says` of their models.
 MakeWorkload learners_with(const Simulator::Options& options, std::size_t liars, double says) {
   return [options, liars, says, honest = learners(options)](std::size_t peer) {
     if (peer >= liars) return honest(peer);
@@ -261,7 +264,7 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
     end.run();
     CHECK(end.models({0, 1, 2, 3, 4}) == 1);
     CHECK(end.means_measured == (way == Way::lockstep ? 0 : 5));
-    // Fifty steps of 20 ms, and a sitting at most every ten.
+    // The target takes fifty steps of 20 ms. There is at most one sitting in ten steps.
     CHECK(end.first_done_s() >= 1.0);
     CHECK(end.first_done_s() <= 2.5);
   }
@@ -270,7 +273,7 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
     Ending end(options);
     end.run();
     CHECK(end.models({0, 1, 2, 3, 4}) == 1);
-    // If peers wait for each other, all are equally slow.
+    // If peers wait for each other, all are as slow as the slow one.
     const bool waits = way == Way::rounds || way == Way::lockstep;
     CHECK(end.first_done_s() <= (waits ? 20 : 3));
   }
@@ -340,7 +343,7 @@ TEST_CASE("a peer with the common mean has made true steps and notes how the run
   std::set<std::uint64_t> lineages;
   for (const PeerNumber peer : {0, 1, 2}) {
     const Replica& work = *end.world.peer(peer).work;
-    // Each peer makes its share, but one trains on until it hears of the end.
+    // Each peer makes its share, and one may train on until it hears of the end.
     CHECK(work.step() >= 180);
     CHECK(work.step() <= 240);
     const SwarmNote note = work.swarm_note();
@@ -367,7 +370,7 @@ TEST_CASE("peers that are cut off from each other at the end have two models, an
 
 TEST_CASE("halves that are cut off at the end and meet again end with one model", "[sim]") {
   const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
-  // Each half is done some seconds before the cut is over, and then waits for the other.
+  // Each half is done some seconds before the partition ends, and then waits for the other half.
   const FaultRule cut = fault(FaultKind::partition, 3s, {.ranges = {{0, 1}}}, 18s);
   Ending end(with(world_of(4, 400, way), cut));
   INFO("way " << static_cast<int>(way));

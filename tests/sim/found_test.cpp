@@ -1,4 +1,4 @@
-// Worlds that once revealed a fault, kept as they were drawn then.
+// Random worlds that once revealed a fault, kept as they were then.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>

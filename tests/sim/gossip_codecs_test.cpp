@@ -19,7 +19,7 @@ struct Learned {
   double mean_accuracy = 0;     ///< Accuracy of the mean of all models.
   double worst = 1;             ///< The accuracy of the worst peer's model.
   std::size_t bytes = 0;        ///< Bytes of all models that were sent.
-  std::uint64_t exchanges = 0;  ///< Each counts on both sides.
+  std::uint64_t exchanges = 0;  ///< Committed exchanges. Each counts on both sides.
 };
 
 /// Counts exchanges, and the bytes of models.
@@ -37,7 +37,7 @@ class Traffic : public Watcher {
 
 Learned learned(const Codec& codec) {
   LockstepRun run(4, 8, 600, OptimizerKind::nesterov);
-  // Makes the last steps, which no exchange follows, short.
+  // The schedule makes the last steps small, because no exchange follows them.
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   Simulator::Options options = run.options();
   options.node.mode = ModeKind::gossip;
@@ -63,9 +63,9 @@ Learned learned(const Codec& codec) {
   return result;
 }
 
-/// How far the accuracies of two equally good models may be apart on the test samples: three
-/// deviations of the difference of two independent counts, which is more than that of counts of the
-/// same samples.
+/// The allowed difference between the accuracies of two equally good models on the test samples. It
+/// is three standard deviations of the difference of two independent counts. Counts on the same
+/// samples differ less.
 double margin_of(double accuracy) {
   return 3 * std::sqrt(2 * accuracy * (1 - accuracy) / static_cast<double>(test_samples));
 }

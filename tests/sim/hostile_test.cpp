@@ -1,5 +1,5 @@
-// Runs in which three of sixteen peers are hostile: guards withstand every attack, plain averages
-// do not.
+// Runs in which three of sixteen peers are hostile: guards withstand every attack, but plain
+// averages do not.
 #include "sim/virtual/hostile.hpp"
 
 #include <algorithm>
@@ -97,8 +97,8 @@ std::vector<HostileRule> attacks() {
           hostile(AttackKind::lying_weight)};
 }
 
-/// Neither moves a plain average: NaN is refused before it is mixed, and averages ignore the weight
-/// that a peer sends.
+/// True if the attack does not move a plain average: NaN is refused before it is mixed, and
+/// averages ignore the weight that a peer sends.
 bool is_harmless(AttackKind attack) {
   return attack == AttackKind::not_a_number || attack == AttackKind::lying_weight;
 }
@@ -226,7 +226,7 @@ TEST_CASE("hostile peers where they cannot be are refused with what would do") {
   const auto problems = [&](const MixRule& mix, ModeKind mode = ModeKind::mixing) {
     return problems_with_hostile(scenario, mode, mix, peers, "run.toml");
   };
-  CHECK(problems({}, ModeKind::gossip).empty());  // No peer is hostile.
+  CHECK(problems({}, ModeKind::gossip).empty());  // Without hostile peers there is no problem.
   scenario.hostile = {hostile(AttackKind::bit_flip)};
   CHECK(problems(rule(GuardKind::self_centred_clip)).empty());
   CHECK(mentions(problems({}, ModeKind::gossip),

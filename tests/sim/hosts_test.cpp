@@ -1,4 +1,4 @@
-// The list of hosts of a run over ssh, and the command for each, run by a real shell without ssh.
+// The list of hosts for a run over ssh, and each host's command, run by a real shell without ssh.
 #include "sim/local/hosts.hpp"
 
 #include <array>
@@ -17,8 +17,8 @@ std::string text_in(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A folder with a stand-in for the program. It writes its arguments into the file `said`, and then
-/// runs the shell text `does`.
+/// A folder with a stand-in for the program. The stand-in writes its arguments into the file
+/// `said`, and then runs the shell text `does`.
 class StandIn {
  public:
   explicit StandIn(const std::string& does) {
@@ -33,8 +33,8 @@ class StandIn {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// Runs a command and returns its exit code. Its input is `input`, which then stays open until
-  /// the command has made the file `until`.
+  /// Runs a command and returns its exit code. Its input is `input`, and then stays open until the
+  /// command has made the file `until`.
   int run(const std::string& command, const std::string& input, const std::string& until) {
     const std::filesystem::path file = folder_ / "command";
     std::ofstream(file) << command;
@@ -98,7 +98,7 @@ TEST_CASE("the command of a host gives its peer the files and returns its exit c
 }
 
 TEST_CASE("the peer of a host is told to end when the launcher is gone", "[unit]") {
-  // A pipe without a writer: the stand-in waits in it for the signal.
+  // Nothing is ever written to this pipe, so the stand-in waits for input until the signal comes.
   StandIn program("mkfifo wait; trap 'exit 7' TERM; : >ready; exec 4<>wait; read x <&4");
   const RunHosts read = read_hosts("node1\n", "hosts.txt", 7000);
   const std::string command =

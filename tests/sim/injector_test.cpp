@@ -1,5 +1,5 @@
-// Faults that find no target are skipped with a reason. Time is the event loop's, and no process
-// runs.
+// Faults that find no target are skipped with a reason. The tests use the event loop's clock and
+// start no process.
 #include "sim/local/injector.hpp"
 
 #include <asio/io_context.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An injector of faults into two peers that have not started, and its messages.
+/// An injector of faults into two peers that have not started, and the messages that it logs.
 class Injection {
  public:
   explicit Injection(const std::vector<FaultRule>& faults) {

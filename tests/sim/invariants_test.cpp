@@ -37,7 +37,7 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
     world.watch(invariants);
     world.run(Time(2s));
     if (let_in) {
-      // Tells the peer directly, behind the back of the world, whose lists do not have the
+      // The peer is told directly. The world does not know, so its lists do not contain the
       // stranger.
       NodeEffects effects;
       world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);
@@ -67,12 +67,12 @@ TEST_CASE("a peer that left and is still counted in minutes later is found out",
 
 TEST_CASE("half an exchange is excused by what befell the other side since it was decided",
           "[sim]") {
-  // The partner replaces its model by a fetched one just before or just after the decision. This
-  // side adds its force soon, or later because of a slow disk.
+  // Peer 1 replaces its model by a downloaded one just before or just after the decision. Peer 0
+  // adds its force soon, or later if its disk is slow.
   for (const bool before : {false, true}) {
     for (const Time applied : {Time(102s), Time(190s)}) {
       Simulator::Options options = small_world(2, 4);
-      options.node.gossip.alpha = 0;  // There is no exchange but the one below.
+      options.node.gossip.alpha = 0;  // No exchange happens except the one below.
       Simulator world(options, idle_peers(options));
       Invariants invariants;
       const auto does = [&](PeerNumber peer, const Job& job) {

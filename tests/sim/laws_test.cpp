@@ -24,7 +24,8 @@ constexpr PeerId stranger{4711};
 
 // ---- Strangers ----
 
-/// Records all that honest peers do, receive from each other and send, except about strangers.
+/// Records all that honest peers do, receive from each other and send, except what concerns
+/// strangers.
 class HonestLife : public Watcher {
  public:
   void on_input(const Simulator& world, const Input& input) override {
@@ -113,7 +114,7 @@ std::vector<Message> forgeries(const Simulator& world, PeerNumber to, const Tran
                            course.elements, 1u << 30}};
 }
 
-/// The newest exchange that any peer offered, which is what an eavesdropper knows.
+/// Remembers the newest exchange that any peer has offered, which is what an eavesdropper knows.
 class Eavesdropper : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
@@ -173,18 +174,18 @@ TEST_CASE("a stranger who forges every message changes nothing that honest peers
 namespace {
 
 struct Exchanges {
-  double begun = 0;    ///< Committed ones that peers other than 0 began.
-  double sharing = 0;  ///< How often one of those peers was a side of any exchange.
+  double begun = 0;    ///< Committed exchanges that peers other than 0 began.
+  double sharing = 0;  ///< The number of times that such a peer took part in a committed exchange.
 };
 
-/// The exchanges within a minute of all peers but 0, the slow one.
+/// The exchanges of all peers but 0, the slow one, within a minute.
 Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double speed,
                               std::uint64_t seed) {
   Simulator::Options options = small_world(peers, seed);
   options.node.gossip.pairing = pairing;
   options.scenario.links = {every_link({.latency = 1ms})};
   options.scenario.speeds = {{.peers = just(0), .factor = speed}};
-  // The slow peer must not catch up, but stay slow.
+  // The slow peer must not catch up, or it would not stay slow.
   options.node.gossip.catch_up_periods = 1000000;
   class Count : public Watcher {
    public:
@@ -208,10 +209,10 @@ Exchanges exchanges_of_others(std::size_t peers, PairingKind pairing, double spe
 }  // namespace
 
 TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim]") {
-  // One peer has a tenth of the others' pace. The missing exchanges are those that it does not ask
-  // for. It would have begun one of the N exchanges in a period, so of the 2N - 2 times that
-  // another peer is a side of an exchange 0.9 are gone: 6.4 % with 8 peers, 3 % with 16. A larger
-  // loss, or one of exchanges that others ask for, would show that slowness spreads.
+  // One peer has a tenth of the others' pace. Only the exchanges that this peer would have begun
+  // are missing. It would have begun one of the N exchanges in a period. Of the 2N - 2 sides that
+  // other peers take in these exchanges, 0.9 are missing: 6.4 % with 8 peers, 3 % with 16. A larger
+  // loss, or a loss of exchanges that others begin, would show that slowness spreads.
   const PairingKind pairing = GENERATE(PairingKind::uniform, PairingKind::matching);
   const std::size_t peers = GENERATE(std::size_t{8}, std::size_t{16});
   Exchanges with;
@@ -250,13 +251,13 @@ double chi_squared_limit(double degrees) {
 TEST_CASE("over twenty thousand exchanges every partner is met as often as any other", "[sim]") {
   // N = 8, no faults, links of 1 ms, counts of unordered pairs.
   //
-  // Uniform: every peer asks equally often and draws each partner with 1/7. Of the 27 directions
-  // that keep the total, 20 (those that keep every peer's total too) vary as chi-squared wants and
-  // 7 by 4/7 of it: 27 degrees bound the statistic from above.
+  // Uniform: every peer asks equally often and draws each partner with probability 1/7. Of the 27
+  // directions that keep the total, 20 also keep every peer's total and vary as in chi-squared. The
+  // other 7 vary by 4/7 of that. So 27 degrees bound the statistic from above.
   //
-  // Matching: a pair is matched in a round with p = 1/7 and a round has all peers in it, so counts
-  // are tied: E[statistic] = 28 (1 - p) = 24, spread evenly (by symmetry) over the N(N-3)/2 = 20
-  // directions that keep every peer's total. The statistic is 24/20 times chi-squared with 20
+  // Matching: a round matches a pair with p = 1/7 and includes all peers, so counts depend on each
+  // other. E[statistic] = 28 (1 - p) = 24, spread evenly (by symmetry) over the N(N-3)/2 = 20
+  // directions that keep every peer's total. So the statistic is 24/20 times chi-squared with 20
   // degrees.
   const PairingKind pairing = GENERATE(PairingKind::uniform, PairingKind::matching);
   const bool uniform = pairing == PairingKind::uniform;

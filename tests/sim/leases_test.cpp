@@ -23,7 +23,7 @@ Simulator::Options leased(Simulator::Options options) {
   return options;
 }
 
-/// Chunks that all peers have trained together, and those among them that were done before.
+/// Chunks trained by all peers together, and how many of them had been done before.
 struct Trained {
   std::uint64_t chunks = 0;
   std::uint64_t repeated = 0;
@@ -67,7 +67,7 @@ TEST_CASE("leased chunks follow each peer's pace, and nearly all are trained onc
   CHECK(tally.again() <= 4 * 8 * batch);
   CHECK(ledger.all().chunks >= 400);
   CHECK(ledger.all().chunks <= 404);
-  // 3200 steps at 155 a second.
+  // That is 3200 steps at 155 steps a second.
   CHECK(end.first_stop_s() <= 1.1 * 3200 / 155.0 + 1);
 }
 
@@ -100,15 +100,15 @@ TEST_CASE("leased chunks of a peer that dies, sleeps or is cut off are trained b
     end.run();
     CHECK(end.models({0, 2, 3}) == 1);
     CHECK(ledger.all().chunks >= 400);
-    // A half that is cut off trains the same samples as the other half.
+    // During a partition, both halves train the same samples.
     CHECK(ledger.all().chunks <= (rule.kind == FaultKind::partition ? 560 : 430));
   }
 }
 
 namespace {
 
-/// Finds the first moment after three seconds at which the second peer reaches a named point of a
-/// lease.
+/// Finds the first moment later than three seconds at which the second peer reaches a named point
+/// of a lease.
 class LeasePoint : public Watcher {
  public:
   explicit LeasePoint(std::string name) : name_(std::move(name)) {}
@@ -137,7 +137,7 @@ class LeasePoint : public Watcher {
     done_ = ledger.own_part().done;
   }
 
-  std::optional<Duration> when;  ///< Nothing if the point was not reached.
+  std::optional<Duration> when;  ///< Empty if the point was not reached.
 
  private:
   void reach(const Simulator& world, const std::string& point) {
@@ -158,7 +158,7 @@ TEST_CASE("whatever happens at a named point of a lease, every sample is trained
           "[sim]") {
   const std::string point =
       GENERATE(as<std::string>(), "takes", "begins", "trained", "commits", "done");
-  // The fourth peer comes late if it is the one that joins, so that all worlds begin alike.
+  // The fourth peer comes late if it is the one to join, so all worlds begin in the same way.
   const bool joins = GENERATE(false, true);
   Simulator::Options options = leased(world_of(4, 400));
   options.wait_for = joins ? 3 : 4;
@@ -207,7 +207,7 @@ TEST_CASE("a late joiner takes leases at once", "[sim]") {
   Ending end(with(options, fault(FaultKind::join, 8s, just(3))));
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
-  // 3 peers make 1200 steps in 8 s, and 4 the other 2000 in 10 s.
+  // Three peers make 1200 steps in 8 s, and then four peers make the other 2000 in 10 s.
   CHECK(end.first_stop_s() <= 8 + 10 + 1.5);
 }
 

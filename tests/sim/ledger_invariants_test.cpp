@@ -31,14 +31,14 @@ Job job_on(std::uint64_t first_step, std::uint64_t steps) {
   return job;
 }
 
-/// The first peer asks for this job.
+/// Tells the checker that the first peer asks for this job.
 void ask(LedgerInvariants& checker, const Simulator& world, const Job& job) {
   NodeEffects effects;
   effects.jobs.push_back(job);
   checker.on_effects(world, 0, effects);
 }
 
-/// The peer trains the chunk.
+/// Tells the checker that the peer has trained the chunk.
 void train(LedgerInvariants& checker, const Simulator& world, PeerNumber peer,
            std::uint64_t chunk) {
   JobDone done;
@@ -84,7 +84,7 @@ TEST_CASE("chunks that are counted as trained and were not are found out", "[sim
   world.watch(sound);
   world.run(Time(10s));
   CHECK(broken(sound) == "nothing");
-  LedgerInvariants blind;  // It has seen no job.
+  LedgerInvariants blind;  // This checker has seen no job.
   blind.after(world, 0);
   CHECK(broken(blind) == "figures add up");
 }
@@ -94,7 +94,7 @@ TEST_CASE("chunks trained again and again without a fault are found out", "[sim]
   Simulator world(options, learners(options));
   world.run(Time(1s));
   LedgerInvariants checker;
-  // Three chunks a peer, and what it trains in a second.
+  // Three chunks for each peer are allowed, plus those that it trains in a second.
   for (int i = 0; i <= 10; ++i) train(checker, world, 0, 3);
   CHECK(broken(checker) == "nothing");
   train(checker, world, 1, 3);

@@ -119,7 +119,7 @@ TEST_CASE("a lost segment stands still for 200 ms and twice as long when it is l
 
 TEST_CASE("a repeated segment is paid for twice and an overtaken one waits a little") {
   LinkPace pace(Rng(1));
-  // A megabit a second: a hundred bytes take 0.8 ms.
+  // At one megabit a second, a hundred bytes take 0.8 ms.
   CHECK(pace.send(Time{}, 100, {.bandwidth = 1}, Time{}).due == Time(800us));
   CHECK(pace.backlog(Time{}) == 800us);
   CHECK(pace.send(Time{}, 100, {.bandwidth = 1, .duplicate = 1}, Time{}).due == Time(2400us));

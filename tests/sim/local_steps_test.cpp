@@ -58,7 +58,7 @@ std::vector<float> serially(const LockstepRun& run) {
         model[k] -= rate * (mean[k] + mu * velocity[k]);
       }
     }
-    // Each keeps its own optimiser state.
+    // Each trainer keeps its own optimiser state.
     for (const auto& trainer : trainers) {
       REQUIRE(trainer->restore(model, trainer->optimizer_state()).empty());
     }
@@ -67,7 +67,8 @@ std::vector<float> serially(const LockstepRun& run) {
   return model;
 }
 
-/// Counts how often each peer was asked for each collective, and the steps of each outer step.
+/// Counts how often each peer was asked for each collective, and records the local steps of each
+/// outer step.
 class Orders : public Watcher {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override {
@@ -99,7 +100,8 @@ TEST_CASE("local steps and their outer step are the serial run, bit for bit", "[
   const auto kind = GENERATE(OptimizerKind::sgd, OptimizerKind::nesterov, OptimizerKind::adam);
   const auto outer = GENERATE(OuterKind::average, OuterKind::nesterov);
   LockstepRun run(peers, 8, 60, kind);
-  // With the cosine schedule each step has its own learning rate. 60 is no multiple of 7.
+  // With the cosine schedule each step has its own learning rate. The last of the 60 steps fill
+  // only a part of a period.
   for (TrainerSpec& spec : run.specs) spec.schedule.kind = ScheduleKind::cosine;
   run.local = {.period = 7, .outer = outer};
   const std::vector<float> expected = serially(run);
@@ -152,7 +154,8 @@ TEST_CASE("one local step and the average are the mean gradient, but for roundin
   }
   const auto local = locals[0].learner().parameters();
   CHECK_FALSE(std::ranges::equal(local, synchronous[0].learner().parameters()));
-  // Anchor minus model is rounded relative to the parameters: by 6e-8 of them in each of 100 steps.
+  // The difference between anchor and model has a rounding error of 6e-8 of the parameters in each
+  // of 100 steps.
   CHECK(distance(local, synchronous[0].learner().parameters()) < 6e-6);
 }
 
@@ -185,7 +188,8 @@ TEST_CASE("DiLoCo on quadratics is what its formulas say", "[sim][allreduce]") {
       x -= 0.7 * (mean + 0.8 * v);
     }
     INFO(k);
-    // 240 steps in single precision of numbers about 1; the outer step amplifies by 0.7 / 0.2.
+    // These are 240 steps in single precision, with numbers of size about 1. The outer step
+    // amplifies errors by 0.7 / 0.2.
     CHECK(parameters(world, 0)[k] == Approx(x).margin(2e-5));
   }
 }
@@ -196,7 +200,7 @@ TEST_CASE("a death at any moment leaves the local steps of the others as they ar
   run.local = {.period = 4, .outer = OuterKind::nesterov};
   for (int moment = 0; moment < 40; ++moment) {
     Simulator::Options options = run.options();
-    // 16 collectives of 80 ms: the moments cover two of them.
+    // There are 16 collectives of 80 ms, and the moments of the kills cover two of them.
     options.scenario.links = {every_link({.latency = 3ms})};
     options.scenario.faults = {
         fault(FaultKind::kill, 600ms + moment * 4ms, just(static_cast<std::size_t>(moment % 4)))};
@@ -232,7 +236,7 @@ TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][allreduce]")
   holds(world, invariants, 10min);
   CHECK(world.peer(2).work->step() == run.steps);
   CHECK(parameters(world, 2) == parameters(world, 0));
-  // The outer momentum is part of a checkpoint, and the same everywhere.
+  // The outer momentum is part of a checkpoint, and all peers have the same.
   const auto first = image_of(*world.peer(0).work).optimizer.vectors.back();
   CHECK(first.first == "outer_momentum");
   CHECK(std::ranges::any_of(first.second, [](float value) { return value != 0; }));
@@ -267,7 +271,7 @@ TEST_CASE("what is saved or sent while local steps are out is the anchor, and go
   const JobDone out = compute(*first);
   CHECK(first_of<result::Gradient>(out.results)->samples == 48);
   CHECK(out.score.samples == 48);
-  // The steps are taken, but do not change the state.
+  // The replica has taken the steps, but they do not change its state.
   CHECK(std::ranges::equal(first->parameters(), anchor));
   CHECK(first->step() == 24);
   const auto state = std::make_shared<Floats>(before->size());
@@ -308,7 +312,8 @@ TEST_CASE("peers that all go on from their checkpoints go on as if nothing had b
   LockstepRun run(3, 8, 120, OptimizerKind::adam);
   run.local = {.period = 6, .outer = OuterKind::nesterov};
   const auto whole = run.in_lockstep(ReduceAlgorithm::ring);
-  // Half of the steps, and then the other half by processes that start from the checkpoints alone.
+  // Peers make the first half of the steps. Then new processes, which start only from checkpoints,
+  // make the second half.
   std::vector<Image> images;
   {
     Simulator::Options options = run.options();

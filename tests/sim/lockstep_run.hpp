@@ -20,7 +20,7 @@
 
 namespace gv {
 
-/// Numbers in the contribution checksum behind every gradient.
+/// Number of values in the contribution checksum behind every gradient.
 constexpr std::size_t ring_lanes = 4;
 
 /// Peers with a shard each, and all that is needed to repeat their work without a swarm.
@@ -114,8 +114,8 @@ struct LockstepRun {
   LocalSteps local;
 };
 
-/// The mean as a ring computes it: chunk c starts at rank c, each peer adds to it, then it is
-/// scaled.
+/// The mean as a ring computes it: chunk c starts at rank c, each peer adds its own, and then the
+/// sum is scaled.
 inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
   const std::size_t n = gradients.size();
   const std::size_t total = gradients[0].size() + ring_lanes;
@@ -143,8 +143,8 @@ class SumBytes : public Watcher {
   std::size_t sent = 0;
 };
 
-/// Trains with plain pieces, and with sparse and rounded ones. Checks that both learn, the latter
-/// with far fewer bytes.
+/// Trains with plain pieces, and then with sparse and rounded ones. Checks that both runs learn,
+/// and that the second sends far fewer bytes.
 inline void check_coded(const LockstepRun& run) {
   Simulator::Options options = run.options();
   options.node.allreduce.segment_elements = 1 << 14;

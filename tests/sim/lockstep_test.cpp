@@ -1,4 +1,4 @@
-// All-reduce peers compute what one machine would: bit for bit in the same order of additions.
+// All-reduce peers compute what one machine would: bit for bit if it adds in the same order.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ class FirstPeersJobs : public Watcher {
   std::uint64_t seen = 0;
 };
 
-/// Asks for a gradient of 8 samples, of which only the largest values are sent.
+/// A task that computes a gradient of 8 samples, of which only the largest values are to be sent.
 task::ComputeGradient largest_of(const CompressorOptions& options, std::size_t elements) {
   const std::shared_ptr compressor = make_compressor(options, elements);
   return {.samples = 8,
@@ -68,7 +68,7 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduc
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   LockstepRun run(peers, batch, 200, OptimizerKind::nesterov);
   if (algorithm == ReduceAlgorithm::ring) {
-    // The batch is half the one that the rate is for, so the linear scaling rule halves the rate.
+    // The learning rate is for twice this batch, so the linear scaling rule halves it.
     for (TrainerSpec& spec : run.specs) {
       spec.schedule = {.learning_rate = 0.1, .reference_batch = 2 * peers * batch};
     }
@@ -98,9 +98,9 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduc
   const auto models = run.in_lockstep(algorithm);
   for (const std::vector<float>& its : models) {
     CHECK(its == models.front());
-    // Both sum the same 32 gradients in float, but in different orders. Each step adds an error of
-    // some 1e-7 of the update, which is a hundredth of the parameters, and the errors of 200 steps
-    // add up.
+    // Both add the same 32 gradients in float, but in different orders. Each step adds an error of
+    // some 1e-7 of the update, which is a hundredth of the parameters. The errors of 200 steps add
+    // up.
     CHECK(distance(its, parameters) < 1e-6);
   }
 }
@@ -154,14 +154,14 @@ TEST_CASE("a slow machine takes a smaller share and the mean stays exact", "[sim
         peer.node->as<AllReduceMode>()->generations()->agreement().generation();
     if (generation != nullptr && generation->order.size() == 4) shares = generation->shares;
   }
-  // 64 samples at speeds of 4, 4, 1 and 4: the slow one takes a thirteenth.
+  // 64 samples at speeds of 4, 4, 1 and 4: the slow peer takes a thirteenth.
   REQUIRE(shares.size() == 4);
   CHECK(shares[0] + shares[1] + shares[2] + shares[3] == 64);
   CHECK(shares[2] == 5);
   // 400 steps of 20 ms take 8 s if all are equally fast, and 32 s if all wait for one at a quarter
-  // of the pace. Shares by speed make it 64 / 52 of 8 s.
+  // of the pace. With shares by speed they take 64 / 52 of 8 s.
   CHECK(world.now() < Time(13s));
-  CHECK(run.accuracy(world) > 0.84);  // The classes overlap: 0.86 with equal machines.
+  CHECK(run.accuracy(world) > 0.84);  // The classes overlap. Equal machines reach 0.86.
 }
 
 TEST_CASE("who asks again for a state it has had is not served for ever", "[sim][allreduce]") {
@@ -194,7 +194,7 @@ TEST_CASE("who asks again for a state it has had is not served for ever", "[sim]
   const std::uint64_t operations = first.counts().operations;
   world.run(world.now() + 10s);
   CHECK(first.counts().states_sent == sent);
-  CHECK(jobs.seen <= first.counts().operations - operations + 2);  // One job for each.
+  CHECK(jobs.seen <= first.counts().operations - operations + 2);  // One job for each collective.
 }
 
 TEST_CASE("sparse and rounded gradients train to the same accuracy in far fewer bytes",
@@ -224,7 +224,7 @@ TEST_CASE("sums that travel in half precision are means all the way", "[allreduc
     part.begin(0, 1, 1, out);
     const auto order = part.order(1);
     REQUIRE(order);
-    // The sum of two of them overflows in half precision.
+    // The sum of two such values overflows in half precision.
     std::fill_n(order->values->begin(), elements, 60000.0f);
     part.ready(1, 0, out);
     post(peer, out);
@@ -317,7 +317,7 @@ TEST_CASE("what waits of gradients is in a checkpoint as it was before the last 
     replica.run({.tasks = {task::ApplyUpdate{.values = sum}}});
   }
   const bool asked_again = GENERATE(false, true);
-  if (asked_again) ask(replica);  // The sum never arrives.
+  if (asked_again) ask(replica);  // The sum for this gradient never arrives.
   WholeReplica restored(run.learner(0), 0);
   REQUIRE(restored.restore(replica.parts().front()).empty());
   CHECK(restored.optimizer_state().vectors == replica.optimizer_state().vectors);
@@ -374,8 +374,9 @@ TEST_CASE(
       bytes = sums.sent;
     } else {
       CHECK(run.accuracy(world) > accuracy - 0.04);
-      // Whole gradients of 780 values are sent one and a half times. Each of four peers sends three
-      // parts: 29 floats each for one bit a value, 51 for ternary values, and 98 for drawn values.
+      // A whole gradient has 780 values, each sent one and a half times. With compression, each of
+      // four peers sends three parts: 29 floats each with one bit a value, 51 with ternary values,
+      // and 98 with values at random places.
       CHECK(sums.sent < bytes / 6);
     }
   }

@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t seed = 11;
 
-/// Peers that mix in rounds by a rule, once all have joined.
+/// Peers that mix in rounds by `rule` once all have joined.
 Simulator::Options rounds_world(Simulator::Options options, const MixRule& rule,
                                 std::uint64_t period = 1) {
   options.node.mode = ModeKind::mixing;
@@ -48,14 +48,14 @@ MakeWorkload mixing(MakeWorkload make, const MixRule& rule, std::uint64_t run_se
   };
 }
 
-/// A virtual world of a training run.
+/// A virtual world of a training run whose peers mix by `rule`.
 Simulator::Options world_of(const LockstepRun& run, const MixRule& rule, std::uint64_t period) {
   Simulator::Options options = rounds_world(run.options(), rule, period);
   options.node.mixing.state_elements = WholeReplica(run.learner(0), 0).state_size();
   return options;
 }
 
-/// The result that a swarm should have, computed by trainers and mixers without one.
+/// The result that a swarm should have, computed by trainers and mixers without a swarm.
 std::vector<std::vector<float>> serially(const LockstepRun& run, const MixRule& rule,
                                          std::uint64_t period) {
   const std::size_t peers = run.specs.size();
@@ -202,7 +202,7 @@ Ended run_of(const MixRule& rule, const std::vector<FaultRule>& faults,
   return result;
 }
 
-/// Rules that remember neighbours in different ways, which a death interrupts.
+/// Rules whose peers remember different things about neighbours. A death interrupts each kind.
 std::vector<MixRule> rules_with_memory() {
   return {{},
           {.topology = {.kind = TopologyKind::one_peer_exponential},
@@ -223,8 +223,8 @@ std::vector<MixRule> rules_with_memory() {
 TEST_CASE("a death at any moment of rounds leaves the others training", "[sim][mixing]") {
   for (const MixRule& rule : rules_with_memory()) {
     for (int moment = 0; moment < 20; ++moment) {
-      // Deaths from the first ballot to well into the run, of every peer, including the first by
-      // id.
+      // Each peer dies, even the first by id, at moments from the first ballot to well into the
+      // run.
       const Duration at = 300ms + 83ms * moment;
       const Ended world =
           run_of(rule, {fault(FaultKind::kill, at, just(static_cast<std::size_t>(moment) % 7))});
@@ -279,8 +279,8 @@ TEST_CASE("after deaths and returns only new neighbours are sent the whole", "[s
   world.watch(forms);
   world.run(Time(5min));
   CHECK(ended(world, spec).whole == 7);
-  // Whole references are sent to all neighbours at first, then between the two peers that a death
-  // makes neighbours, and between a returning peer and its two neighbours.
+  // Whole references go to all neighbours at first. Later they go between the two peers that a
+  // death makes neighbours, and between a returning peer and its two neighbours.
   CHECK(forms.sent[MixForm::whole] == 14 + 2 * (2 + 4));
   CHECK(forms.sent[MixForm::coded] > 1500);
 }
@@ -294,7 +294,7 @@ TEST_CASE("a newcomer far behind is sent a model", "[sim][mixing]") {
 
 namespace {
 
-/// The largest lead in rounds of one peer over another in the same generation.
+/// Measures the largest lead, in rounds, of one peer over another in the same generation.
 class Lead : public Watcher {
  public:
   void after(const Simulator& world, PeerNumber) override {
@@ -316,7 +316,7 @@ class Lead : public Watcher {
   std::uint64_t most = 0;
 };
 
-/// Runs with peer 2 at a quarter of the pace. Returns the largest lead and the end of the run.
+/// Runs with peer 2 at a quarter of the pace. Returns the largest lead, and when peer 0 was done.
 std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
   Simulator::Options options = faulty_world(rule, {});
   options.node.mixing.period = 1;
@@ -339,7 +339,7 @@ std::pair<std::uint64_t, double> with_a_straggler(const MixRule& rule) {
 
 }  // namespace
 
-// Ho 2013: when all peers are neighbours, clocks differ by at most s + 1.
+// Ho 2013: if all peers are neighbours, their clocks differ by at most the staleness plus 1.
 TEST_CASE("bounded staleness bounds how far ahead anybody comes", "[sim][mixing]") {
   for (const std::uint64_t staleness : {0ULL, 1ULL, 4ULL}) {
     const auto [most, done] = with_a_straggler({.topology = {.kind = TopologyKind::complete},
@@ -358,7 +358,7 @@ TEST_CASE("who never waits is not held up by a straggler", "[sim][mixing]") {
   goes_on.staleness = unbounded_staleness;
   const double slowed = with_a_straggler(waits).second;
   const double own_pace = with_a_straggler(goes_on).second;
-  // 300 steps of 20 ms are 6 s, and 24 s at a quarter of the pace.
+  // 300 steps of 20 ms take 6 s, and 24 s at a quarter of the pace.
   CHECK(slowed > 23);
   CHECK(own_pace < 7);
 }
@@ -392,7 +392,7 @@ TEST_CASE("a slow peer that never waits ends its rounds in short generations too
 
 namespace {
 
-/// Virtual seconds of 50 rounds with steps of 100 ms over links of 80 ms.
+/// The virtual seconds that 50 rounds take, with steps of 100 ms over links of 80 ms.
 double seconds_of_rounds(const MixRule& rule, double pace = 1) {
   Simulator::Options options = faulty_world(rule, {});
   options.node.mixing.period = 1;
@@ -435,7 +435,7 @@ TEST_CASE("a centre that rests takes no time for steps", "[sim][mixing]") {
   const QuadraticSpec spec = agreeable(options.scenario.dimension);
   Simulator world(options,
                   mixing([&](std::size_t p) { return quadratic_workload(spec, p); }, rule, seed));
-  // 300 steps of 20 ms are 6 s, and 600 s at a hundredth of the pace.
+  // 300 steps of 20 ms take 6 s, and 600 s at a hundredth of the pace.
   world.run(Time(15s));
   CHECK(ended(world, spec).whole == 7);
 }
@@ -469,7 +469,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
         "[run]\npeers = 8\nalgorithm = \"" + std::string(algorithm.name) + "\"\n", "a.toml");
     INFO(algorithm.name);
     for (const Problem& problem : parsed.problems) {
-      // For example, an algorithm with a momentum of its own refuses an optimiser with another.
+      // For example, an algorithm with a momentum of its own refuses an optimiser with momentum.
       UNSCOPED_INFO(to_string(problem));
     }
     REQUIRE(parsed.problems.empty());
@@ -481,7 +481,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
     options.node.mixing.state_elements = options.scenario.dimension;
     QuadraticSpec spec = agreeable(options.scenario.dimension);
     spec.learning_rate = 0.05;
-    // With momentum, steps are ten times as long.
+    // Momentum makes steps ten times as long, so the learning rate is a tenth.
     if (traits_of(config.mixing.rule).plain_steps) spec.learning_rate = 0.005;
     Simulator world(options, mixing([&](std::size_t p) { return quadratic_workload(spec, p); },
                                     config.mixing.rule, seed));
@@ -495,7 +495,7 @@ TEST_CASE("every named algorithm trains as its settings are", "[sim][mixing]") {
       for (std::size_t k = 0; k < optimum.size(); ++k) {
         squares += std::pow(work->parameters()[k] - optimum[k], 2);
       }
-      // The peers begin at a distance of 4.
+      // The peers begin at a distance of 4 from the optimum.
       CHECK(std::sqrt(squares) < 1.6);
     }
   }

@@ -68,13 +68,12 @@ class Switches : public Watcher {
       if (apart < 0) check_mean(model);
     }
   }
-  std::map<std::uint64_t, std::set<std::uint64_t>> steps;  ///< Keyed by revision.
+  std::map<std::uint64_t, std::set<std::uint64_t>> steps;  ///< First steps of a mode, by revision.
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::map<std::uint64_t, std::set<std::uint64_t>> models;
   std::set<std::string> refused;
-  std::map<PeerNumber, std::vector<float>> brought;  ///< The models that peers contributed to a
-                                                     ///< mean.
-  double apart = -1;  ///< How far the first model of the first switch is from their mean.
+  std::map<PeerNumber, std::vector<float>> brought;  ///< The model that each peer gave to a mean.
+  double apart = -1;                                 ///< Largest error of the first switch's mean.
 
  private:
   void check_mean(std::span<const float> model) {
@@ -87,7 +86,7 @@ class Switches : public Watcher {
   }
 };
 
-/// Runs the world with all checkers; whatever happens, all peers must be in one mode at the end.
+/// Runs the world with all checkers. Whatever happens, all peers must end in one mode.
 Switches run(const DrawnWorld& world) {
   Switches switches;
   const Verdict verdict = run_world(world, &switches);
@@ -100,7 +99,7 @@ constexpr std::uint64_t revision(std::uint64_t number) { return number << algori
 
 constexpr PeerNumber liar = 4;
 
-/// Two decisions of the ballot with this number, which the liar has signed.
+/// Two different decisions of the ballot with this number, both signed by the liar.
 Equivocation proof_about(const Simulator& world, std::uint64_t number) {
   const StandInSigner signer = world.signer(id_of(liar));
   const auto decision = [&](std::uint64_t step) {
@@ -116,7 +115,7 @@ bool convicts(const Simulator& world, PeerNumber peer) {
   return generations != nullptr && generations->agreement().is_convicted(id_of(liar));
 }
 
-/// Numbers of ballots of the first mode, of one that comes later, of a mean and of a council.
+/// Ballot numbers from the first mode, a later mode, a mean and a council.
 std::vector<std::uint64_t> numbers_of_all_parts() {
   return {7, ballots_of_mode({2, "gossip"}).first + 7, first_ballot_of_meetings + 7,
           first_ballot_of_council + 7};
@@ -135,7 +134,7 @@ TEST_CASE("a swarm goes from gossip through all-reduce and mixing back to gossip
     CHECK(all.steps.at(revision(number)).size() == 1);
     CHECK(all.models.at(revision(number)).size() == 1);
   }
-  // A step takes 20 ms at the least.
+  // A step takes at least 20 ms.
   CHECK(*all.steps.at(revision(1)).begin() > 100);
   CHECK(*all.steps.at(revision(2)).begin() > *all.steps.at(revision(1)).begin() + 100);
   CHECK(*all.steps.at(revision(3)).begin() > *all.steps.at(revision(2)).begin() + 100);
@@ -173,7 +172,7 @@ TEST_CASE("a death at the switch leaves the others in one mode", "[sim][switch]"
                  {switched(5s, 2, "allreduce"), fault(FaultKind::kill, death, just(victim), 5s)});
     world.scenario.until = 15s;
     const Switches all = run(world);
-    // Either nobody has heard of the switch, or all follow it, including the peer that returns.
+    // Either no peer has heard of the switch, or all follow it, including the peer that returns.
     CHECK((all.by.empty() || all.by.at(revision(1)).size() == peers));
   }
 }
@@ -258,7 +257,7 @@ TEST_CASE("a proof that comes in gossip, or while a switch is made, holds in the
       simulator.run(Time(4s));
       const SwitchableMode& mode = simulator.peer(0).node->switchable();
       while (!mode.is_switching()) REQUIRE(simulator.step(Time(10s)));
-      // Only this peer hears of it, and passes it on.
+      // Only peer 0 receives the proof, and passes it on.
       simulator.send_from_outside(id_of(1), 0, proof_about(simulator, number));
       bool is_held = true;
       while (mode.is_switching()) {
@@ -320,7 +319,7 @@ TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim]
     ends.insert(fingerprint(simulator.peer(number).work->parameters()));
   }
   CHECK(ends.size() == 1);
-  // A peer learns what others have trained a second or two late.
+  // A peer learns a second or two late what others have trained.
   const double budget = 800.0 * peers;
   CHECK(double(trained) >= budget * 0.97);
   CHECK(double(trained) < budget * 1.15);

@@ -1,5 +1,5 @@
-// The picture of single models and their mean: positions are linear in the models, and distances
-// are true.
+// The drawing of single models and their mean: positions are linear in the models, and distances
+// are correct.
 #include "sim/model_paths.hpp"
 
 #include <catch2/catch.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("models pulled to a mean that stays come nearer to it in the picture",
     for (int i = 0; i < 1000; ++i) models[peer].push_back(static_cast<float>(rng.normal()));
   }
   ModelPaths paths;
-  // All models are scaled down, and so is the mean.
+  // All models shrink by the same factor, and so does their mean.
   for (int moment = 0; moment < 4; ++moment) {
     look(paths, moment, models);
     for (auto& [peer, model] : models) {
@@ -50,11 +50,12 @@ TEST_CASE("models pulled to a mean that stays come nearer to it in the picture",
   for (std::size_t peer = 0; peer < 4; ++peer) {
     const auto& distances = paths.distances().at(peer);
     REQUIRE(distances.size() == 4);
-    // A model of 1000 normal numbers is sqrt(1000 * 3/4) = 27.4 from the mean of four.
+    // A model of 1000 normally distributed values is at a distance of sqrt(1000 * 3/4) = 27.4 from
+    // the mean of four models.
     CHECK(distances[0].second == Approx(27.4).epsilon(0.1));
     CHECK(distances[3].second == Approx(distances[0].second / 8).epsilon(1e-5));
   }
-  // The mean's position is the mean of the positions, and begins at 0.
+  // The mean's position is the mean of the models' positions, and starts at 0.
   for (std::size_t moment = 0; moment < 4; ++moment) {
     double sum = 0;
     for (const auto& [peer, curve] : paths.positions()) sum += curve[moment].second;
@@ -86,10 +87,10 @@ TEST_CASE("the history of a run is what its peers have left of the same moments"
               .empty());
   };
   save(0, 100, 1);
-  save(1, 103, 3);  // Each peer's job ends a little later than the last one's.
+  save(1, 103, 3);  // Each peer's job ends a little later than that of the peer before.
   save(0, 200, 5);
   save(1, 209, 6);
-  save(1, 300, 9);  // A model of peer 1 alone.
+  save(1, 300, 9);  // Only peer 1 has a model here.
   std::ofstream(peers[0] / "checkpoints" / "step-0000000205.safetensors") << "torn";
   std::ofstream(peers[0] / "checkpoints" / "notes.txt") << "no model";
   const ModelPaths paths = read_model_history(peers, layout, 100);

@@ -1,5 +1,5 @@
-// Rounds that are shorter than a message's time on a link: only the newest message counts, or all
-// of them do.
+// Rounds that are shorter than the time a message spends on a link: either only the newest message
+// counts, or all messages do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -16,12 +16,13 @@ using namespace std::chrono_literals;
 constexpr std::size_t peers = 6;
 constexpr std::uint64_t seed = 11;
 constexpr std::uint64_t budget = 400;
-/// Parameters of the model: a message takes three rounds of 20 ms on a link of this bandwidth.
+/// The number of parameters. A message takes three rounds of 20 ms on a link of the bandwidth
+/// below.
 constexpr std::size_t dimension = 4096;
 constexpr std::size_t message_bytes = 4 * dimension + 16;
 constexpr double bandwidth_mbit = 8e-6 * message_bytes / 0.060;
 
-/// Age of the mixed messages, in rounds of the peer that mixes them.
+/// Records the ages of the mixed messages, in rounds of the peer that mixes them.
 class Ages : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
@@ -47,7 +48,7 @@ struct Outcome {
   std::uint64_t oldest = 0;
   std::uint64_t arrived = 0;
   std::uint64_t sent = 0;        ///< Messages made for neighbours.
-  std::uint64_t superseded = 0;  ///< Messages dropped for newer ones.
+  std::uint64_t superseded = 0;  ///< Messages dropped in favour of newer ones.
   std::size_t whole = 0;         ///< Peers that have taken all their steps.
   double rounds_a_second = 0;
   double furthest = 0;  ///< Largest distance of a model from the common optimum.
@@ -106,10 +107,10 @@ TEST_CASE("who never waits hears what is a few rounds old however slow the links
   const Outcome outcome = over_slow_links(rule);
   CHECK(outcome.whole == peers);
   CHECK(outcome.rounds_a_second > 40);
-  // A message travels for three rounds and waits at most as long before, and peers drift apart by
-  // some rounds. If none were dropped, the age would grow by two rounds in every three.
+  // A message travels for three rounds after waiting for at most three, and peers drift apart by
+  // some rounds. If no messages were dropped, the age would grow by two rounds in every three.
   CHECK(outcome.oldest <= 12);
-  // Two of three are dropped on each link.
+  // Each link drops two of every three messages.
   CHECK(outcome.superseded > outcome.sent / 2);
   CHECK(outcome.superseded < outcome.sent * 3 / 4);
   CHECK(outcome.arrived > outcome.sent / 4);
@@ -123,7 +124,7 @@ TEST_CASE("with bounded staleness newer models stand in for older ones and the b
   CHECK(outcome.whole == peers);
   CHECK(outcome.superseded > 0);
   CHECK(outcome.oldest <= rule.staleness + 1);
-  // Each link carries 16 messages a second.
+  // Each link carries 16 messages a second, fewer than there are rounds.
   CHECK(outcome.rounds_a_second > 30);
 }
 
@@ -137,9 +138,9 @@ TEST_CASE("where every message counts every message is sent", "[sim][mixing]") {
     INFO(to_string(rule.kind));
     CHECK(outcome.whole == peers);
     CHECK(outcome.superseded == 0);
-    // Except those of the last rounds, which no peer mixes any more.
+    // Messages of the last rounds are an exception, because no peer mixes them any more.
     CHECK(outcome.arrived + 4 * peers >= outcome.sent);
-    // Sums whose parts were lost would be far off: all begin 64 away.
+    // All models begin 64 away from the optimum, so lost parts of sums would leave them far off.
     CHECK(outcome.furthest < 1);
   }
 }

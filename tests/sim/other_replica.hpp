@@ -1,4 +1,4 @@
-// A wrapper around a virtual peer's replica, which can change what jobs do.
+// A wrapper around a virtual peer's replica that can change what jobs do.
 #pragma once
 
 #include <cstddef>

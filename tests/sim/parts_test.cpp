@@ -19,9 +19,9 @@ using namespace std::chrono_literals;
 
 Time at(double s) { return Time(from_seconds(s)); }
 
-/// True if `count` of `tries` fits that probability: it is within 4 deviations of a binomial count,
-/// which a correct link misses once in 16 000 tests. The seeds are fixed, so a test that passes
-/// once always passes.
+/// True if `count` of `tries` fits this probability, that is, if it is within 4 standard deviations
+/// of a binomial count. A correct link fails this once in 16,000 tests. The seeds are fixed, so a
+/// test that passes once always passes.
 bool is_rate(std::size_t count, std::size_t tries, double probability) {
   const double n = static_cast<double>(tries);
   const double deviation = std::sqrt(n * probability * (1 - probability));
@@ -117,7 +117,7 @@ TEST_CASE("jitter delays by up to its length and keeps the order", "[sim]") {
   double longest = 0;
   double sum = 0;
   for (std::size_t i = 0; i < tries; ++i) {
-    // Every 25 ms, so that no message waits for the one before it.
+    // Messages are 25 ms apart, so no message waits for the one before it.
     const Time now = Time(static_cast<std::int64_t>(i) * 25ms);
     const Time arrival = link.pass(now, 100, rng).arrivals[0];
     REQUIRE(arrival >= last);
@@ -128,12 +128,13 @@ TEST_CASE("jitter delays by up to its length and keeps the order", "[sim]") {
     longest = std::max(longest, delay);
     sum += delay;
   }
-  // Uniform on [10, 30) ms: mean 20 ms, deviation 20 ms / sqrt(12); 4 deviations of the mean.
+  // Delays are uniform on [10, 30) ms: the mean is 20 ms and the standard deviation is 20 ms /
+  // sqrt(12). The test allows 4 standard deviations of the mean.
   const double n = static_cast<double>(tries);
   CHECK(std::abs(sum / n - 0.020) < 4 * 0.020 / std::sqrt(12 * n));
   CHECK(longest > 0.0299);
 
-  // Messages sent back to back keep their order, though the draws alone would break it.
+  // Messages sent back to back keep their order, although their random delays would break it.
   const Time late = at(1e4);
   Time previous = late;
   for (int i = 0; i < 1000; ++i) {
@@ -144,7 +145,8 @@ TEST_CASE("jitter delays by up to its length and keeps the order", "[sim]") {
 }
 
 TEST_CASE("a narrow link is a queue with the closed form of one", "[sim]") {
-  // 8 Mbit/s carry 1000 bytes in 1 ms. A message leaves at max(now, last left) + its own time.
+  // 8 Mbit/s carry 1000 bytes in 1 ms. A message begins to leave when it is sent or, if that is
+  // later, when the message before it has left.
   Link link = link_of({.latency = 5ms, .bandwidth = 8});
   Rng rng(6);
   Rng draws(7);
@@ -189,7 +191,8 @@ TEST_CASE("reordered messages are overtaken by what was sent after them", "[sim]
   Rng rng(10);
   std::size_t late = 0;
   for (std::size_t i = 0; i < tries; ++i) {
-    // 100 ms apart: a message is late only by its own draw, of up to four latencies and 10 ms.
+    // Messages are 100 ms apart, so each is late only by its own random delay, which is at most
+    // four latencies and 10 ms.
     const Time now = Time(static_cast<std::int64_t>(i) * 100ms);
     const Duration delay = link.pass(now, 100, rng).arrivals[0] - now;
     REQUIRE(delay >= 10ms);

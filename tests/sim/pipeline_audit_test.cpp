@@ -1,4 +1,4 @@
-// Replicas of a stage that have come to differ find that out when a newcomer needs the stage.
+// Replicas of a stage that have come to differ notice this when a newcomer needs the stage.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t harmed_at = 10;  ///< The step of the sum that is changed.
 
-/// A workload that gets sums of its own in one update, as if a hostile peer had sent each replica
-/// other pieces of them.
+/// In one update, this workload gets different sums from the other replicas, as if a hostile peer
+/// had sent different pieces to each replica.
 class Misled final : public OtherReplica {
  public:
   Misled(std::unique_ptr<Replica> inner, float change)
@@ -39,8 +39,8 @@ class Misled final : public OtherReplica {
   float change_;
 };
 
-/// Four chains in both directions, so that each carries both stages, and `misled` of them with sums
-/// of their own, are joined by a fifth.
+/// Four peers run chains in both directions, so each carries both stages. The first `misled` peers
+/// get different wrong sums. Then a fifth peer joins.
 StageRecord joined_by_a_fifth(std::size_t misled) {
   const PipelineTask task{
       .peers = 5, .stages = 2, .micro_batches = 6, .kind = PipelineKind::chimera, .steps = 80};

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The size of the largest group that makes passes of each stage.
+/// Records the size of the largest group that makes passes of each stage.
 class GroupRecord : public Watcher {
  public:
   void on_job_done(const Simulator&, PeerNumber, const JobDone& done) override {
@@ -28,7 +28,7 @@ class GroupRecord : public Watcher {
     sizes[pass->what.stage] = std::max(sizes[pass->what.stage], members);
   }
 
-  std::map<std::size_t, std::size_t> sizes;  ///< Keyed by stage.
+  std::map<std::size_t, std::size_t> sizes;  ///< The largest group size, keyed by stage.
 };
 
 /// Trains, and checks that all carriers of a part have the same bits. Returns the parts.
@@ -45,7 +45,7 @@ std::vector<std::vector<float>> trained(const PipelineTask& task,
   INFO(record.story << (invariants.violation() ? invariants.violation()->what : ""));
   CHECK_FALSE(invariants.violation());
   REQUIRE(record.newest == task.steps);
-  // The slices of images have no parameters.
+  // The parts for slices of images have no parameters.
   const std::vector<PartSize> sizes = options.node.pipeline.part_sizes();
   const auto recorded =
       std::ranges::count_if(sizes, [](const PartSize& part) { return part.parameters > 0; });
@@ -59,7 +59,7 @@ std::vector<std::vector<float>> trained(const PipelineTask& task,
     const std::size_t carriers = std::max<std::size_t>(1, task.peers / task.stages);
     CHECK(groups.sizes.at(stage) == std::min(task.group, carriers));
   }
-  // All peers begin one generation, and those that remain begin another.
+  // All peers begin one generation, and those that remain after the fault begin another.
   if (!options.scenario.faults.empty()) CHECK(record.facts.of<GenerationBegan>() > task.peers);
   return stages;
 }
@@ -102,7 +102,7 @@ TEST_CASE("a group trains on images in strips as one peer does, through deaths a
       CHECK(trained(task, task.options()) == shared);
     }
   }
-  // Groups of three and two, one of which loses a member.
+  // The groups have three and two members, and one of them loses a member.
   PipelineTask task{.peers = 5, .stages = 1, .steps = 80, .group = 3, .side = 10};
   for (int moment = 0; moment < 10; ++moment) {
     Simulator::Options options = task.options();
@@ -115,7 +115,8 @@ TEST_CASE("a group trains on images in strips as one peer does, through deaths a
 
 TEST_CASE("a group trains with batch norms and dropout in strips as one peer does", "[sim]") {
   for (const std::size_t stages : {1, 2}) {
-    // Few steps, since a batch norm enlarges what the order of sums makes different.
+    // There are few steps, because a batch norm amplifies the differences that the order of sums
+    // causes.
     PipelineTask task{
         .peers = 1, .stages = stages, .steps = 6, .group = 3, .side = 10, .has_norms = true};
     INFO(stages << " stages");
@@ -129,7 +130,7 @@ TEST_CASE("a group trains with batch norms and dropout in strips as one peer doe
 
 TEST_CASE("replicas that are groups sum with each other like replicas that are peers", "[sim]") {
   for (const RouterKind router : router_kinds) {
-    // Groups of two and one, of three and two, and of two and two.
+    // The groups have two and one members, then three and two, then two and two.
     for (const std::size_t peers : {3, 5, 8}) {
       PipelineTask task{.peers = peers, .stages = peers == 8 ? 2U : 1U, .router = router};
       task.group = peers == 5 ? 3 : 2;

@@ -1,4 +1,4 @@
-// Peers of a pipeline that leave at any moment, alone or all at once, or die as they do.
+// Peers of a pipeline that leave at any moment, alone or all at once, or die while they leave.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstddef>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// The step that each peer has saved last.
+/// Records the step that each peer has saved last.
 class Saves : public Watcher {
  public:
   void on_job_done(const Simulator&, PeerNumber peer, const JobDone& done) override {
@@ -32,7 +32,7 @@ TEST_CASE("peers that take stages over from one that dies as it leaves go on", "
     const PipelineTask task{.peers = 3, .stages = 4, .micro_batches = 6, .steps = 60};
     Simulator::Options options = task.options();
     options.seed = static_cast<std::uint64_t>(moment);
-    // The one that leaves is the quickest, so that both others take stages over.
+    // The leaving peer is the fastest, so both others take over stages.
     const auto who = static_cast<PeerNumber>(moment % 3);
     options.scenario.speeds = {{.peers = PeerSet::everyone(), .factor = 0.4},
                                {.peers = just(who), .factor = 1}};
@@ -52,7 +52,7 @@ TEST_CASE("peers that take stages over from one that dies as it leaves go on", "
     REQUIRE(record.newest == task.steps);
     rollbacks += record.facts.of<RolledBack>() > 0;
   }
-  CHECK(rollbacks > 5);  // In the other worlds the stages were handed over.
+  CHECK(rollbacks > 5);  // In the other worlds the stages were handed over in time.
 }
 
 TEST_CASE("peers that all leave at once save one step", "[sim]") {

@@ -1,4 +1,4 @@
-// Virtual pipelines that choose their stages by a plan: when they move, how far, and how exact the
+// Virtual pipelines that choose stages by a plan: when stages move, how far, and how exact the
 // prediction is.
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Peers of a pipeline with plans, whose stages only cost time.
+/// Peers of a pipeline that plans its stages. The stages do nothing but take time.
 Simulator::Options planned_world(std::size_t peers, const std::vector<double>& stage_seconds,
                                  std::uint64_t seed = 3) {
   Simulator::Options options = small_world(peers, seed, 16);
@@ -47,7 +47,7 @@ const PipelineMode& mode_of(const Simulator& world, PeerNumber peer) {
   return *world.peer(peer).node->as<PipelineMode>();
 }
 
-/// The assignments of each generation of a peer, without repetitions.
+/// Records the assignments of a peer's generations, without repetitions.
 class LayoutRecord : public Watcher {
  public:
   explicit LayoutRecord(PeerNumber peer) : peer_(peer) {}
@@ -203,7 +203,7 @@ TEST_CASE("a pinned peer leaves its stage to others while it is away and has it 
     CHECK_FALSE(invariants.violation());
     CHECK(story.facts.of<StageLost>() == 0);
     CHECK(all_are_in_place());
-    // The first generation with the peer already gives it its stage.
+    // The peer gets its stage in the first generation that includes the peer.
     for (const LayoutRecord::Layout& layout : record.layouts) {
       const auto carries = [&](const auto& one) { return one.first == id_of(0); };
       CHECK(layout.contains({id_of(0), 2}) == std::ranges::any_of(layout, carries));
@@ -224,7 +224,7 @@ TEST_CASE("drawn pipelines with pinned peers hold every invariant", "[sim]") {
     INFO("seed " << seed);
     INFO(text_of(verdict));
     CHECK_FALSE(verdict.violation);
-    // Nothing checks the pins of a hostile proposer.
+    // No peer checks the pins that a hostile proposer uses.
     if (world.scenario.saboteurs.ranges.empty()) {
       for (const LayoutRecord::Layout& layout : record.layouts) {
         pinned += layout.contains({id_of(0), last});

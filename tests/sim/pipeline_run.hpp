@@ -34,18 +34,17 @@ struct PipelineTask {
   std::uint64_t steps = 20;
   std::uint64_t copy_every = 4;
   MixRule rule = {};
-  std::size_t group = 1;         ///< Above 1, layers are wide enough to be shared.
-  bool is_first_narrow = false;  ///< True if the layers of the first of two stages are not that
-                                 ///< wide.
-  std::size_t side = 0;          ///< Above 0, samples are images, which groups share by rows.
+  std::size_t group = 1;         ///< Members of a group. Above 1, layers are wide enough to share.
+  bool is_first_narrow = false;  ///< True if the first of two stages is too narrow to be shared.
+  std::size_t side = 0;          ///< Side of images, which groups share by rows; 0 for no images.
   bool has_norms = false;        ///< True if images go through batch norms and dropout as well.
-  double target = 0;             ///< An accuracy that ends the run, or 0.
-  std::uint64_t test_every = 1;  ///< Runs between two tests.
+  double target = 0;             ///< The accuracy that ends the run; 0 if there is no target.
+  std::uint64_t test_every = 1;  ///< Number of runs from one test to the next.
 
   std::shared_ptr<const DataSet> shard() const {
     return std::make_shared<const DataSet>(generate_blobs(data(240), 0));
   }
-  /// Samples for tests, which are not a whole number of micro-batches.
+  /// Samples for tests. They do not fill a whole number of micro-batches.
   std::shared_ptr<const DataSet> test_data() const {
     return std::make_shared<const DataSet>(generate_blobs(data(54), 1));
   }
@@ -57,7 +56,8 @@ struct PipelineTask {
             .seed = 3};
   }
 
-  /// Two convolutions with a pool between them. The second one begins the second stage, if any.
+  /// Two convolutions with a pool between them. If there is a second stage, the second convolution
+  /// begins it.
   ModelSpec images() const {
     const auto convolution = [](std::size_t units, std::size_t kernel) {
       return LayerSpec{.kind = LayerKind::conv2d,
@@ -145,8 +145,8 @@ struct PipelineTask {
   }
 };
 
-/// Runs a pipeline under the laws of pipelines and of common ends, until every peer has ended. It
-/// must not be run any further: its watchers are gone.
+/// Runs a pipeline, with the invariants of pipelines and of common ends, until every peer has
+/// ended. The world must not run any further, because its watchers are gone.
 inline void run_to_the_end(Simulator& world, Time limit) {
   FinaleInvariants ends;
   PipelineInvariants always;
@@ -160,8 +160,8 @@ inline void run_to_the_end(Simulator& world, Time limit) {
   REQUIRE(world.all_ended());
 }
 
-/// Records the events, and at one step the parameters of each part of a stage from all its
-/// carriers.
+/// Records the events. At one step, it also records the parameters that each carrier of a part of a
+/// stage has for that part.
 class StageRecord : public Watcher {
  public:
   explicit StageRecord(std::uint64_t step) : step_(step) {}
@@ -188,14 +188,14 @@ class StageRecord : public Watcher {
     }
   }
 
-  /// All carriers of a part have the same bits.
+  /// Requires all carriers of a part to have the same bits.
   void require_equal_replicas() const {
     for (const auto& [stage, replicas] : stages) {
       for (const auto& replica : replicas) REQUIRE(replica == replicas.front());
     }
   }
 
-  std::map<std::size_t, std::vector<std::vector<float>>> stages;  ///< By part; stages come first.
+  std::map<std::size_t, std::vector<std::vector<float>>> stages;  ///< Keyed by part, stages first.
   std::uint64_t newest = 0;
   FactCounts facts;
   std::string story;

@@ -1,4 +1,4 @@
-// Runs of a pipeline take as long in virtual time as the formulas of their schedules say.
+// Pipeline runs take as long in virtual time as the formulas of their schedules say.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -17,24 +17,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Equal stages that only cost time, each on a peer of its own.
+/// Equal stages that do nothing but take time, each on a peer of its own.
 struct EvenPipeline {
   PipelineKind kind = PipelineKind::one_f_one_b;
   std::size_t stages = 4;
   std::size_t micro_batches = 8;
   std::size_t ahead = 0;
-  Duration forward = 30ms;   ///< A pass through a stage; backward takes twice that.
-  double mbit = 0;           ///< Bandwidth of every link each way; 0: unlimited.
-  std::size_t values = 16;   ///< Values passed from a stage to the next.
+  Duration forward = 30ms;   ///< A forward pass of a stage. Backward passes take twice as long.
+  double mbit = 0;           ///< Bandwidth of every link in each direction; 0 means unlimited.
+  std::size_t values = 16;   ///< The number of values that a stage passes to the next one.
   double slowest_speed = 1;  ///< Speed of the last peer, relative to the others.
 
-  /// A forward and a backward pass of a micro-batch through one stage, in seconds.
+  /// The seconds that a micro-batch needs for its forward and backward passes through one stage.
   double both() const { return 3 * seconds(forward); }
 };
 
 struct Pace {
-  double step = 0;    ///< Seconds of a run.
-  double bubble = 0;  ///< Mean fraction of it in which a peer is idle.
+  double step = 0;    ///< The duration of a run in seconds.
+  double bubble = 0;  ///< The mean fraction of a run in which a peer is idle.
 };
 
 /// Measures from the second run on, when all peers are in step.
@@ -77,7 +77,7 @@ Pace pace_of(const EvenPipeline& wanted) {
     while (made() < operations) REQUIRE(world.step(Time(10min)));
     return std::pair(seconds(world.now().time_since_epoch()), computed());
   };
-  world.run(Time(1ms));  // All have started.
+  world.run(Time(1ms));  // By then all peers have started.
   const auto [begin, computed_before] = run_to(2);
   const auto [end, computed_after] = run_to(2 + runs);
   const double whole = end - begin;
@@ -104,7 +104,8 @@ double replayed(const EvenPipeline& wanted, double transfer_s) {
 }  // namespace
 
 TEST_CASE("the bubble of virtual pipelines is that of the formulas", "[sim]") {
-  // Seconds in which a peer has nothing to do, for p stages and passes F and B = 2 F = I + W.
+  // The seconds in which a peer is idle, for p stages. A forward pass takes F. A backward pass
+  // takes B = 2 F = I + W, for the gradients of inputs and of weights.
   const std::map<PipelineKind, double> bubbles = {
       {PipelineKind::gpipe, 3},        // (p - 1)(F + B)
       {PipelineKind::one_f_one_b, 3},  // (p - 1)(F + B)
@@ -147,7 +148,7 @@ TEST_CASE("in a steady state virtual PipeDream and 2BW have no bubble", "[sim]")
 }
 
 TEST_CASE("over links of 1 Gbit a second transfers hide behind computing", "[sim]") {
-  // 262 kB pass between stages, which takes 2.1 ms. That is less than the 3 ms of a computed pass.
+  // Stages pass 262 kB, which takes 2.1 ms. That is less than the 3 ms that a pass takes.
   constexpr std::size_t values = 1 << 16;
   constexpr double transfer = 8e-9 * sizeof(float) * values;
   for (const PipelineKind kind :
@@ -174,7 +175,7 @@ TEST_CASE("over links of 1 Gbit a second transfers hide behind computing", "[sim
 
 TEST_CASE("where transfers take longer than passes a virtual pipeline is as fast as its links",
           "[sim]") {
-  // A transfer takes 12 ms, longer than the 9 ms that a stage computes for a micro-batch.
+  // A transfer takes 12 ms, longer than the 9 ms for which a stage computes on a micro-batch.
   constexpr std::size_t values = 375000;
   constexpr double transfer = 8e-9 * sizeof(float) * values;
   const EvenPipeline wanted{

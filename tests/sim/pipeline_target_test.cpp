@@ -27,7 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The measurements of peers, and the state in which they end.
+/// Records the measurements of peers, and the state in which they end.
 class Verdicts : public Watcher {
  public:
   explicit Verdicts(const PipelineTask& task) : task_(task) {}
@@ -48,7 +48,7 @@ class Verdicts : public Watcher {
   std::map<std::uint64_t, std::vector<double>> values;  ///< Measured accuracies, by step.
   std::map<std::uint64_t, double> wanted;  ///< Accuracy of the whole model at each of these steps.
   std::map<PeerNumber, std::uint64_t> steps;
-  std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< Keyed by part; stages come first.
+  std::map<std::uint32_t, std::set<std::uint64_t>> parts;  ///< Fingerprints by part, stages first.
 
  private:
   /// The accuracy of the stages that the peers carry now.
@@ -113,7 +113,7 @@ std::map<std::size_t, std::vector<std::vector<float>>> trained(const PipelineTas
   world.run(Time(10min));
   INFO(record.story);
   CHECK((record.facts.of<TargetMeasured>() > 0) == (task.target > 0));
-  // Replicas that gossip differ, and may come in any order.
+  // Replicas that gossip differ, and their order is arbitrary.
   for (auto& [stage, replicas] : record.stages) std::ranges::sort(replicas);
   return record.stages;
 }
@@ -137,20 +137,21 @@ TEST_CASE("a pipeline with the target ends at one step with every stage, in ever
     CHECK(step % 3 == 0);
     const auto votes = std::ranges::count_if(values, [](double one) { return one >= 0.8; });
     if (2 * static_cast<std::size_t>(votes) > values.size()) reached = std::min(reached, step);
-    // Two replicas of the last stage have half of 56 places each: two of 54 samples twice.
+    // Two replicas of the last stage each test half of 56 places. There are 54 samples, so two
+    // samples are tested twice.
     double sum = 0;
     for (const double value : values) sum += value / static_cast<double>(values.size());
     if (is_synchronous(kind)) CHECK(std::abs(sum - verdicts.wanted.at(step)) < 0.05);
   }
   CHECK(reached <= end);
-  CHECK(end < reached + 60);  // A ballot takes that long.
+  CHECK(end < reached + 60);  // A ballot may take that long.
 }
 
 TEST_CASE("the peer with the last stage measures the accuracy of the whole model", "[sim]") {
   const std::size_t group = GENERATE(1, 3);
   PipelineTask task{.peers = 2 * group, .stages = 2, .steps = 12, .group = group};
-  task.target = 2;  // Never reached.
-  // As many places as samples.
+  task.target = 2;  // This target is never reached.
+  // With four micro-batches there are as many places as samples.
   task.micro_batches = 4;
   Simulator::Options options = task.options();
   options.node.pipeline.test_samples = 52;
@@ -160,7 +161,7 @@ TEST_CASE("the peer with the last stage measures the accuracy of the whole model
   for (const auto& [step, values] : verdicts.values) {
     CHECK(values.size() == group);
     for (const double value : values) {
-      // The last two of the samples are left out.
+      // The last two of 54 samples are left out.
       CHECK(std::abs(value - verdicts.wanted.at(step)) <= 2.0 / 52);
     }
   }
@@ -169,12 +170,13 @@ TEST_CASE("the peer with the last stage measures the accuracy of the whole model
 TEST_CASE("members of a group test batch norms by running statistics and sum none", "[sim]") {
   PipelineTask task{
       .peers = 3, .stages = 1, .steps = 12, .group = 3, .side = 10, .has_norms = true};
-  task.target = 2;  // Never reached.
+  task.target = 2;  // This target is never reached.
   const Verdicts verdicts = ended(task, task.options(), first(3));
   CHECK(verdicts.steps.at(0) == 12);
   CHECK(verdicts.values.size() == 11);
   for (const auto& [step, values] : verdicts.values) {
-    // The last samples of a test are as many first ones, and one may be close to two classes.
+    // A test repeats its first samples to fill its last places, and one sample may be close to two
+    // classes.
     for (const double value : values) CHECK(std::abs(value - verdicts.wanted.at(step)) <= 4.0 / 54);
   }
 }
@@ -231,7 +233,7 @@ TEST_CASE("a death at any moment of a test gives it up and the others end with t
 
 namespace {
 
-/// Stages at a peer that makes false reports about their model.
+/// Stages of a peer that makes false reports about the model.
 class BoastingStages final : public Replica {
  public:
   BoastingStages(std::unique_ptr<StageLearner> learner, double says)
@@ -285,7 +287,7 @@ TEST_CASE("drawn pipelines with a target hold every invariant, and many end by i
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     DrawnWorld world = as_pipeline(draw_world(seed));
     world.config.run.target = 0.3;
-    world.config.run.target_every = 1e-6;  // After every run, or as many samples as a test has.
+    world.config.run.target_every = 1e-6;  // Tests come as often as possible.
     INFO(to_toml(world));
     StageRecord record(0);
     const Verdict verdict = run_world(world, &record);

@@ -104,7 +104,7 @@ std::map<std::size_t, std::vector<std::vector<float>>> ends_of(const PipelineTas
   return record.stages;
 }
 
-/// Sum over all parameters of the replicas' distances from the first replica.
+/// The distances of replicas from the first replica of their stage, summed over all parameters.
 double spread_of(const PipelineTask& task, std::uint64_t mix_every) {
   double sum = 0;
   for (const auto& [stage, replicas] : ends_of(task, mix_every)) {
@@ -157,7 +157,7 @@ TEST_CASE("replicas that mix stay together and those that do not drift apart", "
 }
 
 TEST_CASE("two replicas that mix in a ring of two are a pair that averages", "[sim]") {
-  // Both are x_i + (x_j - x_i) / 2, summed in different orders.
+  // Gossip and mixing both compute x_i + (x_j - x_i) / 2, but add in different orders.
   for (const PipelineKind kind : {PipelineKind::one_f_one_b, PipelineKind::two_bw}) {
     PipelineTask task{.kind = kind, .consensus = StageConsensus::gossip};
     const auto pairs = ends_of(task);
@@ -195,14 +195,15 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
     REQUIRE(record.newest == task.steps);
     REQUIRE(record.facts.of<SumRefused>() == 0);
     REQUIRE(record.stages.size() == task.stages);
-    if (task.consensus == StageConsensus::mixing) continue;  // Replicas may differ.
+    if (task.consensus == StageConsensus::mixing) continue;  // Then replicas may differ.
     record.require_equal_replicas();
   }
 }
 
 TEST_CASE("a stage that loses all its carriers is restored from the copy of its neighbour",
           "[sim]") {
-  int times = 0;  // The peer dies right at a copying point, or later.
+  int times = 0;  // Number of worlds in which a stage is restored.
+  // The peer dies right at a point at which stages are copied, or later.
   for (int moment = 0; moment < 60; ++moment) {
     const PipelineTask task{.peers = 3, .stages = 3, .micro_batches = 6, .steps = 60};
     Simulator::Options options = task.options();
@@ -281,7 +282,7 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     world.watch(invariants);
     world.run(Time(5s));
     INFO("moment " << moment << "\n" << record.story);
-    // The peer is gone long before it would stop waiting for the others.
+    // The peer is gone long before its wait for the others would time out.
     REQUIRE(world.peer(who).state == PeerState::ended);
     world.run(Time(3min));
     INFO((invariants.violation() ? invariants.violation()->what : ""));
@@ -292,8 +293,8 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     REQUIRE(record.stages.size() == task.stages);
     handed_over += record.facts.of<StageAdopted>() > 0;
   }
-  CHECK(handed_over > 30);  // 39 worlds of 60. In the others the peer had no stage, or another
-                            // replica of it remained.
+  CHECK(handed_over > 30);  // This happens in 39 of 60 worlds. In the others, the peer had no stage
+                            // or another replica of it remained.
 }
 
 TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {
@@ -352,7 +353,7 @@ TEST_CASE("peers that a machine's other programs hold up now and then keep their
     Simulator::Options options = task.options();
     options.seed = seed;
     options.node.pipeline.stage_seconds = {0.15, 0.55, 0.3};
-    // A time slice that the system gives to other programs is as long as a hundred passes.
+    // Again and again, a peer stops for as long as a hundred passes take.
     options.scenario.step = 200us;
     options.scenario.faults = {
         {.kind = FaultKind::stop, .at = 5ms, .lasts = 8ms, .every = 16ms, .peers = {.any = 1}}};
@@ -399,7 +400,8 @@ TEST_CASE("pipelines in drawn worlds count every micro-batch once and go on afte
 }
 
 TEST_CASE("who has no part in a run makes its operations one by one all the same", "[sim]") {
-  // One micro-batch uses one replica of each stage; the others have nothing to wait for.
+  // The only micro-batch uses one replica of each stage. The other replicas must not wait for
+  // anything.
   PipelineTask task{.peers = 6,
                     .stages = 2,
                     .micro_batches = 1,
@@ -436,7 +438,8 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
     const Verdict again = run_world(read.world);
     const Verdict first = run_world(world);
     CHECK(again.events == first.events);
-    // In rounds the hashes of some worlds differ although every line of their traces is the same.
+    // In rounds of mixing, the hashes of some worlds differ although every line of their traces is
+    // the same.
     if (world.config.run.mode != ModeKind::mixing) CHECK(again.trace_hash == first.trace_hash);
   }
   CHECK(worlds.size() == 4);
@@ -445,7 +448,8 @@ TEST_CASE("a drawn world is the same again when it is read from its text", "[sim
 
 namespace {
 
-/// Finds the first peer that reaches a point for the `skip` + 1st time after a second, and when.
+/// Watches a point of a pipeline run, from the first second on. After `skip` visits by any peers,
+/// records the time of the next visit and the peer that makes it.
 class AtPipelinePoint : public Watcher {
  public:
   AtPipelinePoint(std::string point, int skip) : point_(std::move(point)), left_(skip) {}
@@ -502,8 +506,8 @@ TEST_CASE("a death at any point of a run leaves the others with every stage", "[
 
 namespace {
 
-/// Stages of a peer that writes values of one magnitude and either sign into all that it passes on
-/// and sums.
+/// The stages of a hostile peer. All values that they pass on or sum get the same magnitude, with
+/// either sign.
 class HugeStages final : public Replica {
  public:
   HugeStages(std::unique_ptr<StageLearner> learner, float value)
@@ -536,7 +540,7 @@ class HugeStages final : public Replica {
   float value_;
 };
 
-/// Runs four peers, the first of which is hostile, until the others have made the task's steps.
+/// Runs four peers until all but the first, which is hostile, have made the task's steps.
 StageRecord beside_huge(const PipelineTask& task, float value) {
   Simulator world(task.options(), [&](PeerNumber peer) -> std::unique_ptr<Replica> {
     if (peer == 0) return std::make_unique<HugeStages>(task.learner(peer), value);

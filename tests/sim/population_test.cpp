@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t seed = 11;
 
 /// Peers are validated every 25 steps, which take half a second. They hear of each other's results
-/// before the next.
+/// before the next validation.
 Simulator::Options population_world(std::size_t peers, std::size_t dimension = 16) {
   Simulator::Options options = small_world(peers, seed, dimension);
   options.node.membership.probe_period = 200ms;
@@ -42,7 +42,7 @@ std::unique_ptr<Replica> member(std::unique_ptr<StandIn> learner, double rate, s
   return std::make_unique<WholeReplica>(std::move(learner), peer);
 }
 
-/// All learners have the same optimum, for which a rate of 0.002 is a hundred times too small.
+/// All learners have the same optimum. A learning rate of 0.002 is a hundred times too small.
 MakeWorkload learners(const Simulator::Options& options, std::vector<double> rates) {
   return [scenario = options.scenario, rates](std::size_t peer) {
     const QuadraticSpec spec{
@@ -56,7 +56,7 @@ struct Copy {
   Exploited what;
 };
 
-/// Records all copies.
+/// Records all copies that peers make.
 class Copies : public Watcher {
  public:
   void on_effects(const Simulator&, PeerNumber peer, const NodeEffects& effects) override {
@@ -77,7 +77,7 @@ TEST_CASE("those whose learning rate is too small come as far as the others by c
   PopulationTally population;
   together.watch(population);
   together.run(Time(60s));
-  // One peer, with the smallest rate.
+  // A peer that trains alone with the smallest learning rate.
   Simulator::Options lone_options = population_world(1);
   Simulator alone(lone_options, learners(lone_options, {mixed_rates.front()}));
   PopulationTally lone;
@@ -117,7 +117,7 @@ TEST_CASE("lineages are a forest", "[sim]") {
   const std::vector<Strain>& lineage = tally.lineage();
   std::size_t roots = 0;
   for (std::size_t i = 0; i < lineage.size(); ++i) {
-    // Each has one parent, which began earlier, so there is no cycle.
+    // Each strain has one parent, which began earlier, so there is no cycle.
     CHECK(lineage[i].parent <= i);
     roots += lineage[i].parent == i ? 1 : 0;
   }
@@ -165,7 +165,7 @@ TEST_CASE("one seed gives one lineage", "[sim]") {
 }
 
 TEST_CASE("a source that dies in the middle of a copy leaves the copier as it was", "[sim]") {
-  // A model is four blocks, which travel for a second.
+  // A model has four blocks, which travel for a second.
   Simulator::Options options = population_world(6, 200000);
   options.scenario.noise = 0;
   options.scenario.step = 100ms;
@@ -220,7 +220,7 @@ TEST_CASE("a source that dies in the middle of a copy leaves the copier as it wa
 
 TEST_CASE("a newcomer takes over the hyper-parameters of whom it has its model from", "[sim]") {
   Simulator::Options options = population_world(4);
-  // All others train with one learning rate. Equal models are equally good, so no peer varies it
+  // All others train with one learning rate. Their models are equally good, so no peer varies it
   // before the newcomer comes.
   options.scenario.faults = {fault(FaultKind::join, 20s, just(3))};
   Simulator world(options, [&](std::size_t peer) {
@@ -242,7 +242,7 @@ TEST_CASE("who comes back from a checkpoint has the hyper-parameters it had", "[
   options.scenario.faults = {fault(FaultKind::kill, 20s, just(1), 200ms)};
   std::size_t made = 0;
   Simulator world(options, [&](std::size_t peer) {
-    // The config has changed meanwhile.
+    // The config has changed while the peer was down.
     const double rate = peer == 1 && ++made > 1 ? 0.5 : 0.125;
     return member(idle_learner(options.scenario.dimension, seed, peer), rate, peer);
   });

@@ -36,7 +36,7 @@ struct End {
       }
     });
   }
-  /// Writes after all earlier writes.
+  /// Writes `text` after everything written earlier.
   void write(std::string text) {
     auto owned = std::make_shared<std::string>(std::move(text));
     asio::async_write(socket, asio::buffer(*owned),
@@ -51,7 +51,7 @@ struct End {
   bool ended = false;
 };
 
-/// Peer 0 dials peer 1 through the proxy.
+/// A proxy through which peer 0 dials peer 1.
 class Rig {
  public:
   explicit Rig(std::size_t held_bytes_max = std::size_t{1} << 20)
@@ -87,7 +87,7 @@ class Rig {
     }
     return true;
   }
-  /// Lets time pass.
+  /// Runs the event loop for `time`.
   void idle(Clock::duration time) {
     until([] { return false; }, time);
   }
@@ -109,7 +109,7 @@ class Rig {
   std::unique_ptr<End> accepted_next_;
 
  public:
-  LinkState forth;  ///< From 0 to 1; refresh() the proxy after a change.
+  LinkState forth;  ///< State of the link from 0 to 1. After a change, refresh() the proxy.
   LinkState back;
   FaultProxy proxy;
   std::vector<std::unique_ptr<End>> dialled;
@@ -158,7 +158,7 @@ TEST_CASE("latency holds every byte back for its time and no longer") {
   REQUIRE(rig.until([&] { return !rig.accepted.empty() && rig.accepted[0]->got == "x"; }));
   CHECK(seconds_since(sent) >= 0.150);
   CHECK(seconds_since(sent) < 0.250);
-  // The other direction is a link of its own.
+  // The opposite direction is a separate link.
   const auto answered = Clock::now();
   rig.accepted[0]->write("y");
   REQUIRE(rig.until([&] { return here.got == "y"; }));
@@ -178,7 +178,7 @@ TEST_CASE("bandwidth is shared by the connections of a pair and a short message 
   REQUIRE(rig.until([&] { return rig.accepted.size() == 2 && rig.accepted[1]->got == "?"; }));
   CHECK(seconds_since(asked) < 0.2);
   REQUIRE(rig.until([&] { return rig.accepted[0]->got.size() == 600 << 10; }));
-  // 614,400 bytes at a megabyte a second; a loaded machine may only be slower.
+  // 614,400 bytes take 0.61 s at a megabyte a second. A loaded machine may take longer.
   CHECK(seconds_since(began) > 0.55);
   CHECK(seconds_since(began) < 0.9);
 }
@@ -196,7 +196,7 @@ TEST_CASE("a cut holds what is sent and even the end and healing delivers it in 
   there.write("back");
   REQUIRE(rig.until([&] { return here.written == 7 + during.size() && there.written == 4; }));
   here.socket.shutdown(tcp::socket::shutdown_send);
-  // A peer that dials now gets a connection on which nothing happens.
+  // A connection that a peer dials now opens, but nothing passes through it.
   End& late = rig.dial();
   late.write("late");
   REQUIRE(rig.until([&] { return rig.proxy.bytes_waiting() == during.size() + 8; }));
@@ -233,7 +233,7 @@ TEST_CASE("during a cut nobody notices that the other side is gone") {
   rig.forth.cut = rig.back.cut = true;
   rig.proxy.refresh();
   rig.accepted[0]->socket.set_option(asio::socket_base::linger(true, 0));
-  rig.accepted[0]->socket.close();  // A reset.
+  rig.accepted[0]->socket.close();  // Closing the socket resets the connection.
   rig.idle(100ms);
   CHECK_FALSE(here.ended);
   rig.forth.cut = rig.back.cut = false;
@@ -255,7 +255,7 @@ TEST_CASE("what is held is bounded and all of it still arrives") {
   REQUIRE(rig.until([&] { return rig.proxy.bytes_waiting() == bound; }));
   rig.idle(100ms);
   CHECK(rig.proxy.bytes_waiting() == bound);
-  // The sender is held up, too, as a real network would do.
+  // The sender is also blocked, as on a real network.
   CHECK(here.written == 0);
   rig.forth.cut = false;
   rig.proxy.refresh();

@@ -89,7 +89,7 @@ TEST_CASE("a replica that has made steps refuses a state far longer than its own
                            .model_only = true,
                            .norm_cap = 10};
   };
-  // A new replica has nothing to lose, and does not know how long models are.
+  // A new replica has nothing to lose, and does not know the norm of a usual model.
   const auto fresh = whole();
   CHECK(fresh->run({.tasks = {load(1e6F)}}).results.empty());
   CHECK(fresh->step() == 50);
@@ -121,7 +121,8 @@ TEST_CASE("a replica refuses a state that no optimiser can have made", "[unit]")
     return task::LoadState{.values = std::move(values), .step = 3};
   };
 
-  // A new replica does not know how long models are, but it knows what an optimiser can make.
+  // A new replica does not know the norm of a usual model, but it knows what an optimiser can
+  // produce.
   WholeReplica newcomer(adam_learner(), 1);
   const auto negative = std::make_shared<Floats>(*state);
   negative->back() = -1;
@@ -146,7 +147,7 @@ TEST_CASE("a rule that is told together with a state is kept if the state is ref
       replica.run({.tasks = {task::LoadState{.values = bad, .step = 3},
                              task::EnterGeneration{alone, rule, 1}, task::TakeSteps{2}}});
   REQUIRE(first_of<result::StateRefused>(refused.results) != nullptr);
-  // The next job does not bring the rule again.
+  // The next job does not contain the rule again.
   replica.run({.tasks = {task::EnterGeneration{alone, nullptr, 1}}});
   CHECK(replica.step() == 3);
 }
@@ -164,7 +165,7 @@ TEST_CASE("a mean before another mode holds the optimisers' states as well", "[u
       {.tasks = {task::TakeSteps{3}, task::ExportState{state},
                  task::ComputeGradient{.of_model = true, .plan = plan, .values = brought}}});
   CHECK(*brought == *state);
-  // Another replica that adopts this sum of a single peer has the same state.
+  // Another replica that adopts this sum over a single peer gets the same state.
   WholeReplica other(adam_learner(), 1);
   other.run({.tasks = {task::TakeSteps{1},
                        task::ApplyUpdate{.values = brought, .plan = plan, .becomes_model_at = 9},
@@ -184,7 +185,7 @@ TEST_CASE("the mean at the end of a run is noted until something changes the mod
   replica->run({.tasks = {task::TakeSteps{3}, mean}});
   CHECK(replica->step() == 12);
   CHECK(replica->swarm_note().end == ends->end);
-  // A peer that leaves notes its progress once more.
+  // A peer that leaves saves a note of its progress once more.
   replica->run({.tasks = {task::FollowSwarm{1, 1, SwarmNote{.samples = 600}}}});
   const auto resumed = whole();
   REQUIRE(resumed->restore(replica->parts().front()).empty());
@@ -235,7 +236,7 @@ TEST_CASE("stages do not begin beside sound checkpoints of another cut", "[unit]
   const Problems problems = resume().problems;
   REQUIRE(problems.size() == 1);
   CHECK(problems.front().place.find("stage-1") != std::string::npos);
-  // A damaged checkpoint says nothing about settings: others may have the stage.
+  // A damaged checkpoint says nothing about settings, since other peers may have the stage.
   std::filesystem::resize_file(of_stage / "step-0000000005.safetensors", 20);
   CHECK(resume().problems.empty());
 }
@@ -255,7 +256,7 @@ TEST_CASE("a stage averages with another replica only within ten times its norm"
   replica->run({.tasks = {task::LoadStages{.held = {{.stage = 0, .slices = {}}}, .states = {}}}});
   CHECK(end_with(1, 3) == 1);
   CHECK(end_with(1, 9) == 4);
-  CHECK(end_with(1, 11) == 0);  // The norm of ours is 2.
+  CHECK(end_with(1, 11) == 0);  // The norm of our own model is 2.
   CHECK(end_with(0, 4) == 2);   // A norm below 1 counts as 1.
   CHECK(end_with(0, 6) == 0);
   CHECK(end_with(1, -1e30F) == 0);

@@ -1,4 +1,4 @@
-// Hostile members of virtual swarms: what they send stays within the wire's bounds and varies.
+// Hostile members of virtual swarms: their messages fit the format of the wire, and vary.
 #include "sim/virtual/saboteur.hpp"
 
 #include <algorithm>

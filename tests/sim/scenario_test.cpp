@@ -1,4 +1,4 @@
-// Scenarios: read strictly, written back, and drawn from the seed alone.
+// Scenarios are read strictly and written back, and random ones depend on the seed alone.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -41,7 +41,7 @@ std::string scenario_reference() {
          settings_table(scenario_settings<HostileRule>());
 }
 
-/// Time and peers of every beginning of a fault of this kind, as text.
+/// The time and the peers of each start of a fault of this kind, as text.
 std::vector<std::string> drawn(const Scenario& scenario, FaultKind kind, std::uint64_t seed) {
   std::vector<std::string> found;
   for (const FaultEvent& fault_event : timeline(scenario, 8, 60s, Rng(seed))) {
@@ -241,7 +241,8 @@ peers = "any"
 )")
                                 .scenario;
   const auto fault_events = timeline(scenario, 8, 3600s, Rng(3));
-  // A thousand on average, with a deviation of about 32: six deviations are allowed either way.
+  // The mean is a thousand and the standard deviation about 32. The test allows six of these either
+  // way.
   CHECK(fault_events.size() > 800);
   CHECK(fault_events.size() < 1200);
   CHECK(fault_events.back().at <= Time(500s));
@@ -291,7 +292,7 @@ TEST_CASE("the page of scenarios says what the tables of scenarios say") {
       "--faults`. How to use it is in\n[simulator.md](simulator.md) and "
       "[faults.md](faults.md).\n\n" +
       scenario_reference();
-  // Set this to rewrite the page, then read the diff.
+  // Set this variable to rewrite the page, and then read the diff.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;
   std::ifstream in(page);
   const std::string written((std::istreambuf_iterator<char>(in)), {});

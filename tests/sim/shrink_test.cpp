@@ -1,4 +1,4 @@
-// Failing worlds made smaller: every world on the way can be read again.
+// Shrinking failing worlds: every smaller world on the way can be read again.
 #include <catch2/catch.hpp>
 #include <cstdint>
 
@@ -43,7 +43,7 @@ TEST_CASE("no illegal world is tried when one is shrunk", "[sim]") {
     return true;
   });
   CHECK(tried > 2);
-  // Seven peers are no hypercube, and of two peers one saboteur would be a half.
+  // A hypercube cannot have seven peers, and of two peers one saboteur would be half.
   CHECK(small.scenario.peers == 4);
 }
 

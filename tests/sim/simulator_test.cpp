@@ -149,7 +149,7 @@ TEST_CASE("a stopped peer gets what was sent meanwhile as soon as it wakes", "[s
       if (input.kind == Input::Kind::message && now == Time(3500ms)) ++at_once;
     }
     void on_effects(const Simulator& world, PeerNumber, const NodeEffects& effects) override {
-      // Because of the latency, messages sent after this arrive after the peer woke.
+      // Because of the latency, messages sent after this time arrive after the peer has woken.
       if (world.now() < Time(2s) || world.now() > Time(3499ms)) return;
       for (const Outgoing& out : effects.messages) sent += out.to == id_of(1) ? 1 : 0;
     }
@@ -276,9 +276,9 @@ TEST_CASE("a slow CPU slows the job that is under way and no longer than it last
   options.scenario.faults = {slow};
   Simulator world(options, idle_peers(options));
   world.run(Time(100s));
-  // There are 20 s of work, of which 0.01 s is done in the ten slow seconds.
+  // There are 20 s of work. The ten slow seconds do 0.01 s of it.
   CHECK(seconds(world.now().time_since_epoch()) ==
-        Approx(29.99).margin(0.02));  // Two checkpoints are written.
+        Approx(29.99).margin(0.02));  // Two checkpoints are written on the way.
   CHECK(world.peer(0).spent.training == Approx(20));
   CHECK(world.peer(0).spent.slowed == Approx(9.99).margin(0.01));
 }
@@ -345,7 +345,7 @@ TEST_CASE("a latecomer downloads a model and joins in", "[sim]") {
   world.run(Time(15s));
   CHECK(world.peer(3).state == PeerState::up);
   CHECK(fetched == 1);
-  // The peer is at the others' step, and not at the step it would have reached from step 0.
+  // The peer has the others' step, rather than the one it would have reached from step 0.
   CHECK(world.peer(3).work->step() > 600);
   CHECK(world.peer(3).node->as<GossipMode>()->exchange().counts().committed > 0);
   for (PeerNumber number = 0; number < 4; ++number) {
@@ -384,7 +384,7 @@ TEST_CASE("a world ends when every budget is done and nobody waits for anybody",
   Simulator world(options, idle_peers(options));
   world.run(Time(1h));
   CHECK(world.all_ended());
-  // 200 steps of 20 ms at half the pace are 8 s; the others wait for the slowest to be done.
+  // 200 steps of 20 ms at half the pace take 8 s. The other peers wait for the slowest.
   CHECK(world.now() > Time(7s));
   CHECK(world.now() < Time(10s));
   for (PeerNumber number = 0; number < 4; ++number) {
@@ -422,10 +422,10 @@ TEST_CASE("one virtual peer trains bit for bit as its trainer alone", "[sim]") {
 
 TEST_CASE("one peer on a noiseless quadratic comes to its optimum at the rate of the formula",
           "[sim]") {
-  // Gradient descent on h/2 (x - c)^2: x_t - c = (1 - lr h)^t (x_0 - c), exactly. The workload
+  // Gradient descent on h/2 (x - c)^2 gives x_t - c = (1 - lr h)^t (x_0 - c), exactly. The workload
   // keeps x in float, so each step adds at most half a unit in the last place of x (6e-8 of |x|,
-  // and all |x| here are below 5), and errors shrink by 1 - lr h too: after any number of steps the
-  // sum is below 5 * 6e-8 / (lr h) <= 3e-5 for the flattest direction, h = 0.1.
+  // and all |x| here are below 5). Errors shrink by 1 - lr h too, so after any number of steps
+  // their sum is below 5 * 6e-8 / (lr h) <= 3e-5 for the flattest direction, h = 0.1.
   const QuadraticSpec spec{.dimension = 16, .learning_rate = 0.1, .noise = 0, .seed = 12};
   Simulator::Options options = small_world(1, 12);
   options.node.course.steps = 3000;

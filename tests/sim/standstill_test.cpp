@@ -11,8 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Measures the longest time between two moments at which some peer got further than any had been
-/// before.
+/// Measures the longest time in which the highest step of all peers does not change.
 class StandstillWatch : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber, const JobDone& done) override {
@@ -38,7 +37,7 @@ TEST_CASE("a pipeline stands still for less than five seconds after each kill an
     PipelineTask task{.peers = 4, .stages = 2, .steps = 1'000'000};
     Simulator::Options options = task.options();
     options.seed = seed;
-    // Each fault is over, and its peer has joined again, long before the next one begins.
+    // Each fault is over long before the next one begins, and its peer has joined again.
     for (int number = 0; number < faults; ++number) {
       const FaultKind kind = number % 2 == 0 ? FaultKind::stop : FaultKind::kill;
       const auto peer = (static_cast<std::size_t>(number) + seed) / 2 % 4;

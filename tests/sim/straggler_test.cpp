@@ -1,4 +1,4 @@
-// The cost of one of four peers at a quarter of the pace, on known functions.
+// The cost of one peer in four at a quarter of the pace, on known functions.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -33,7 +33,7 @@ class Straggler {
         world_(options(setting, pace),
                [this](std::size_t peer) { return quadratic_workload(spec_, peer); }) {}
 
-  /// Virtual seconds of training until that distance is reached.
+  /// Virtual seconds of training until the mean model is within `distance` of the optimum.
   double seconds_to(double distance) {
     double begun = 0;
     while (world_.now() < Time(5min)) {
@@ -74,7 +74,8 @@ class Straggler {
   Simulator world_;
 };
 
-/// Time to a hundredth of the initial distance, relative to that without a slow peer.
+/// The time until a hundredth of the initial distance is left, relative to a run without a slow
+/// peer.
 double cost_of_one_slow(const Setting& setting) {
   constexpr double near = 0.04;
   return Straggler(setting, 0.25).seconds_to(near) / Straggler(setting, 1).seconds_to(near);
@@ -82,7 +83,7 @@ double cost_of_one_slow(const Setting& setting) {
 
 }  // namespace
 
-// The mean model advances with the number of steps of all peers: 3.25 in place of 4.
+// The mean model advances with the total steps of all peers: 3.25 instead of 4 steps at a time.
 TEST_CASE("one of four at a quarter of the pace costs gossip what it does not compute", "[sim]") {
   CHECK(cost_of_one_slow(by_gossip) == Approx(4 / 3.25).epsilon(0.05));
 }

@@ -1,4 +1,4 @@
-// The files of `grapevine sim` for programs that compare runs.
+// The files that `grapevine sim` writes for programs that compare runs.
 #include "sim/local/summary.hpp"
 
 #include <catch2/catch.hpp>

@@ -38,7 +38,7 @@ FaultRule switched(Duration at, std::size_t peer, const std::string& algorithm) 
 
 /// The result of a run.
 struct Outcome {
-  /// By settings revision: the steps at which peers began to use it, and those peers.
+  /// The steps at which peers began to use a settings revision, keyed by revision.
   std::map<std::uint64_t, std::set<std::uint64_t>> began;
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::set<std::string> refused;
@@ -102,7 +102,7 @@ Outcome run_of(const std::vector<FaultRule>& fault_events, ModeKind mode = ModeK
   return outcome;
 }
 
-/// The samples of each peer's steps, as it made them and as it counts them.
+/// Compares the samples that each peer has trained with those that it counts.
 class Counts : public Watcher {
  public:
   void on_job_done(const Simulator& world, PeerNumber number, const JobDone& done) override {
@@ -128,7 +128,7 @@ TEST_CASE("steps of a round that others had counted for all are not counted agai
   options.node.course.wait_for_peers = 4;
   options.node.mixing.batch = 8;
   options.node.mixing.period = 20;
-  // Messages come before the steps, so a round ends although a slow peer still makes them.
+  // Messages are sent before the steps, so a round ends although a slow peer still makes its steps.
   options.node.mixing.rule.order = MixOrder::combine_then_adapt;
   options.node.mixing.state_elements = options.scenario.dimension;
   options.node.mixing.mean.state_elements = options.scenario.dimension;
@@ -174,7 +174,7 @@ TEST_CASE("a swarm goes through every algorithm that works in rounds", "[sim][mi
   REQUIRE(fault_events.size() > 25);
   const Outcome outcome = run_of(fault_events);
   CHECK(outcome.refused.empty());
-  // Rounds may be longer than the time between two commands, which then count as one.
+  // Rounds may be longer than the time between two commands. Such commands count as one.
   CHECK(outcome.by.size() > 15);
   for (const auto& [number, steps] : outcome.began) CHECK(steps.size() == 1);
   CHECK(outcome.last == std::set<std::string>{revision_settings(fault_events.back().algorithm)});

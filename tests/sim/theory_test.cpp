@@ -1,7 +1,7 @@
 // Exchanges contract, and elastic gradient descent settles, as the closed forms say.
 //
-// Every check says where its formula is from. Random ones compare a mean over independent seeds
-// with the formula and allow 3 standard errors, taken from the sample itself.
+// Every check states the source of its formula. Random checks compare a mean over independent
+// seeds with the formula, and allow 3 standard errors of the sample itself.
 #include <Eigen/Dense>
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -32,8 +32,8 @@ void check_within_three_errors(const std::string& what, const Sample& sample, do
   CHECK(std::abs(sample.mean() - wanted) <= 3 * sample.error());
 }
 
-/// Below this scatter a run is no longer measured. At this size models are within 1e-3 of their
-/// first distance, and the rounding of floats (6e-8) is still only 1e-4 of the rest.
+/// Runs are not measured below this scatter. At this size, distances between models are 1e-3 of the
+/// initial ones, and the rounding of floats (6e-8) is still only 1e-4 of them.
 constexpr double smallest = 1e-6;
 
 Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double alpha,
@@ -50,16 +50,16 @@ Simulator::Options frozen_world(std::size_t peers, std::uint64_t seed, double al
 
 TEST_CASE("the first random exchange shrinks the scatter as one of the complete graph",
           "[sim][theory]") {
-  // Boyd, Ghosh, Prabhakar, Shah 2006 for alpha = 1/2. An exchange replaces x_i, x_j by
-  // x_i + a (x_j - x_i) and x_j + a (x_i - x_j), which takes 2a(1-a) ||x_i - x_j||^2 from
-  // V = sum ||x_i - mean||^2. A pair that is uniform over the N(N-1)/2, whose squared distances sum
-  // to N V, leaves V (1 - 4a(1-a)/(N-1)) on average.
+  // Boyd, Ghosh, Prabhakar, Shah 2006 for alpha = 1/2. An exchange replaces x_i and x_j by
+  // x_i + a (x_j - x_i) and x_j + a (x_i - x_j). This takes 2a(1-a) ||x_i - x_j||^2 from
+  // V = sum ||x_i - mean||^2. The squared distances of all N(N-1)/2 pairs sum to N V, so a
+  // uniformly random pair leaves V (1 - 4a(1-a)/(N-1)) on average.
   const auto [peers, alpha] =
       GENERATE(table<std::size_t, double>({{4, 0.5}, {8, 0.5}, {8, 0.1}, {12, 0.3}, {12, 0.9}}));
   Sample ratio;
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
     Simulator::Options options = frozen_world(peers, seed, alpha, PairingKind::uniform);
-    // The paces of the peers decide which one is first.
+    // The paces of the peers decide which exchange is first.
     ExchangeLog log;
     Simulator world(options, idle_peers(options));
     world.watch(log);
@@ -80,14 +80,15 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
 
 TEST_CASE("exchange after exchange takes what the initiator and a uniform partner predict",
           "[sim][theory]") {
-  // Peers do not ask in independent order: each asks once a period. So in a long run the pair is
-  // not uniform, but given the asking peer i its partner is: an exchange takes 2a(1-a) (N ||x_i
-  // - mean||^2 + V)/(N-1) on average, whatever came before. The differences between what it took
-  // and that, over V, add up to nothing (they are a martingale).
+  // Peers do not ask in independent order, because each asks once a period. So in a long run the
+  // pair is not uniform. But the partner of a given asking peer i is uniform. So whatever came
+  // before, an exchange takes on average 2a(1-a) (N ||x_i - mean||^2 + V)/(N-1) from V. The
+  // differences between the amount taken and this mean, divided by V, average to zero (they are a
+  // martingale).
   //
-  // The peer that asks has usually exchanged longest ago and lies farther out than the others. So
-  // in the long run an exchange contracts more than one of a uniform pair, which is checked as an
-  // inequality.
+  // Usually the asking peer has waited longest since its last exchange, so it lies farther out than
+  // the others. In the long run, an exchange therefore contracts more than one of a uniform pair.
+  // The test checks this as an inequality.
   const auto [peers, alpha] =
       GENERATE(table<std::size_t, double>({{4, 0.3}, {8, 0.5}, {16, 0.3}, {16, 0.5}, {32, 0.1}}));
   const double n = static_cast<double>(peers);
@@ -132,10 +133,11 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
 }
 
 TEST_CASE("a round of matching shrinks the scatter as a random perfect matching", "[sim][theory]") {
-  // The same sum over the m = floor(N/2) pairs of a round, each uniform over the N(N-1)/2:
-  // E[V'] = V (1 - 4a(1-a) m/(N-1)); for even N that is 1 - 2a(1-a) N/(N-1), and (N-2)/(2(N-1)) for
-  // a = 1/2; for odd N, where one sits out, 1 - 2a(1-a). Rounds are independent, so the ratios of
-  // all rounds of a run count. All peers take their steps at once here, so that a round is one.
+  // The sum of the first case, now over the m = floor(N/2) pairs of a round. Each pair is uniform
+  // over all N(N-1)/2 pairs: E[V'] = V (1 - 4a(1-a) m/(N-1)). The factor is 1 - 2a(1-a) N/(N-1) for
+  // even N, which is (N-2)/(2(N-1)) for a = 1/2. It is 1 - 2a(1-a) for odd N, where one peer sits
+  // out. Rounds are independent, so the ratios of all rounds of a run count. All peers take their
+  // steps at once here, so all exchanges of a round belong together.
   const auto [peers, alpha] = GENERATE(
       table<std::size_t, double>({{2, 0.3}, {4, 0.5}, {5, 0.5}, {8, 0.5}, {8, 0.25}, {16, 0.1}}));
   Sample ratio;
@@ -169,7 +171,7 @@ TEST_CASE("a round of matching shrinks the scatter as a random perfect matching"
   const double wanted = 1 - 4 * alpha * (1 - alpha) * std::floor(n / 2) / (n - 1);
   INFO("N = " << peers << ", a = " << alpha << ": predicted " << wanted << ", measured "
               << ratio.mean() << " +- " << ratio.error());
-  // With two peers there is nothing random: only the rounding of floats is left.
+  // With two peers nothing is random, so only the rounding of floats is left.
   const double tolerance = peers == 2 ? 1e-3 : 3 * ratio.error();
   CHECK(ratio.error() < 0.02);
   CHECK(std::abs(ratio.mean() - wanted) <= tolerance);
@@ -196,9 +198,10 @@ TEST_CASE("models between exchanges are those that the log of forces gives", "[s
 }
 
 TEST_CASE("pull gossip contracts by its formula and moves the mean", "[theory]") {
-  // The rule of Gossiping SGD (Jin and others 2016), tested on the pairing function alone because
-  // no exchange of this protocol follows it: all draw a partner and move half the way to it at
-  // once. With S = sum ||x_i - mean||^2 and n peers, one round gives
+  // The rule of Gossiping SGD (Jin and others 2016): each peer picks a random partner, and all move
+  // half the way to their partners at once. No exchange of this protocol follows this rule, so the
+  // test uses the pairing function alone. With S = sum ||x_i - mean||^2 and n peers, one round
+  // gives
   //   E[S'] = S ((1/2)(1 - 1/(n-1)) - (1/(4n))(1 - 1/(n-1)^2)),
   //   E[||mean' - mean||^2] = S (1 - 1/(n-1)^2)/(4 n^2).
   const std::size_t peers = GENERATE(std::size_t{3}, std::size_t{8}, std::size_t{16});
@@ -238,14 +241,14 @@ TEST_CASE("pull gossip contracts by its formula and moves the mean", "[theory]")
 
 TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their formulas",
           "[theory]") {
-  // A pair mixes by W = I - a L with the pair's Laplacian L (L^2 = 2L). Each pair comes with
-  // probability p, so E[W] = I - a p (N I - 11'): every direction but the mean's has the eigenvalue
-  // 1 - a p N. Also, E[W'W] = I - 2a(1-a) p (N I - 11').
+  // A pair mixes by W = I - a L with the pair's Laplacian L (L^2 = 2L). Each pair is drawn with
+  // probability p, so E[W] = I - a p (N I - 11'). Every direction but the mean's then has the
+  // eigenvalue 1 - a p N. Also, E[W'W] = I - 2a(1-a) p (N I - 11').
   //   matching:          p = floor(N/2) / (N(N-1)/2); gap = a N/(N-1) for even N, a for odd N;
   //   one random pair:   p = 2/(N(N-1));              gap = 2a/(N-1).
-  // Measured from M draws: the entries are off by a sqrt(p/M), and a symmetric matrix of
-  // independent entries of deviation s has its eigenvalues within 2 s sqrt(N) (Wigner); entries are
-  // only nearly independent and the diagonal sums N of them, so twice that is allowed.
+  // Measured from M draws, entries have an error of a sqrt(p/M). The eigenvalues of a symmetric
+  // matrix of independent entries with standard deviation s are within 2 s sqrt(N) (Wigner). Twice
+  // that is allowed, because entries are only nearly independent and the diagonal sums N of them.
   constexpr double alpha = 0.5;
   constexpr int draws = 4000;
   double worst = 0;
@@ -287,7 +290,7 @@ TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their 
         const Eigen::VectorXd values =
             Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(matrix).eigenvalues();
         const double tolerance = 4 * strength * std::sqrt(n * p / draws) + 1e-12;
-        // Ascending: the mean's own comes last and is 1.
+        // Eigenvalues ascend. The eigenvalue of the mean comes last and is 1.
         REQUIRE(std::abs(values[size - 1] - 1) < 1e-9);
         const double wanted = 1 - strength * p * n;
         INFO("N = " << peers << (pairing == PairingKind::matching ? " matching" : " one pair")
@@ -310,16 +313,17 @@ TEST_CASE("the mixing matrices of both pairings have the spectral gaps of their 
 
 namespace {
 
-/// The models on f_i(x) = h/2 (x - c_i)^2 with noise of deviation s in the limit, in one direction.
+/// The limit of the models on f_i(x) = h/2 (x - c_i)^2, in one direction. The gradients have noise
+/// of standard deviation s.
 struct Settled {
   double pull = 0;     ///< sum_i (c_i - mean c) E[y_i - mean y], the bias of the peers.
   double scatter = 0;  ///< E sum_i (y_i - mean y)^2.
   double mean = 0;     ///< E (mean y - mean c)^2.
 };
 
-/// One round: y <- W y - lr (h (y - c) + noise): the force of an exchange and the gradient both
-/// belong to the models that were exchanged. With q = lr h, d_i = c_i - mean c and D = sum d_i^2,
-/// and with W of a perfect matching on N peers, g = a N/(N-1) and r = 2a(1-a) N/(N-1) (see above):
+/// One round is y <- W y - lr (h (y - c) + noise), because the force of an exchange and the
+/// gradient both belong to the models that were exchanged. Let q = lr h, d_i = c_i - mean c and
+/// D = sum d_i^2. For a perfect matching of N peers, g = a N/(N-1) and r = 2a(1-a) N/(N-1):
 ///   mean:     m' = (1-q) m + lr mean(noise)        => E m^2 = lr^2 s^2 / (N q (2-q)), no bias;
 ///   bias:     E z' = (1-g-q) E z + q d             => E z = q d / (q + g);
 ///   scatter:  E|z'|^2 = (1-r - 2q(1-g) + q^2) E|z|^2 + 2 q (1-g-q) d'E z + q^2 D
@@ -340,9 +344,9 @@ Settled settled(double n, double alpha, double lr, double h, double noise, doubl
 
 TEST_CASE("elastic gradient descent on a quadratic settles with the bias and variance of theory",
           "[sim][theory]") {
-  // One step a round (period 1), perfect links and equal paces, so that every round is the map that
-  // `settled` solves. The test measures the snapshots that peers offer. Each seed has its own
-  // optima, so it averages measured over predicted, summed over all directions, over the seeds.
+  // One step a round (period 1), perfect links and equal paces make every round the map that
+  // `settled` solves. The test measures the snapshots that peers offer, summed over all directions.
+  // Each seed has its own optima, so the ratio of measured to predicted is averaged over the seeds.
   const auto [alpha, noise, disagreement] = GENERATE(table<double, double, double>(
       {{0.5, 0.1, 1.0}, {0.2, 0.1, 1.0}, {0.1, 0.5, 0.2}, {0.5, 1.0, 0.0}}));
   constexpr std::size_t peers = 8;
@@ -377,7 +381,7 @@ TEST_CASE("elastic gradient descent on a quadratic settles with the bias and var
       predicted.scatter += one.scatter;
       predicted.mean += one.mean;
     }
-    // The slowest direction forgets its start by 0.99 a step: e^-10 after 1000.
+    // In each step, the slowest direction keeps 0.99 of its distance: e^-10 after 1000 steps.
     constexpr int looks = 400;
     for (int look = 0; look < looks; ++look) {
       world.run(Time(20s + look * 100ms + 1ms));

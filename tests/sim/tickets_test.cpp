@@ -1,4 +1,4 @@
-// Virtual swarms whose peers join by tickets: who is in, who is out, and how fast all know.
+// Virtual swarms whose peers join by tickets: which peers are in, and how fast all peers know.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Peers that join by tickets and hardly do anything else.
+/// Peers that join by tickets and do hardly anything else.
 Simulator::Options ticket_world(std::size_t peers, std::uint64_t seed) {
   Simulator::Options options = small_world(peers, seed, 4);
   options.scenario.tickets = true;
@@ -33,7 +33,7 @@ bool is_up(const Simulator& world, PeerNumber number) {
   return world.peer(number).state == PeerState::up;
 }
 
-/// True if all peers that are up and in let the same keys in.
+/// True if all peers that are up and admitted accept the same keys.
 bool have_one_list(const Simulator& world) {
   std::vector<PeerKey> first;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -48,7 +48,7 @@ bool have_one_list(const Simulator& world) {
   return true;
 }
 
-/// Seconds after the heal until all peers admit the same keys, and none of the revoked ones.
+/// Seconds from the end of the partition until all peers accept the same keys, and no revoked key.
 double settling_s(std::size_t peers, std::size_t invitations, std::size_t revocations) {
   Simulator::Options options = ticket_world(peers, 5);
   FaultRule churn = fault(FaultKind::kill, 20s, {.any = peers / 16}, 4s);
@@ -132,8 +132,8 @@ TEST_CASE("virtual peers invite and renew and revoke after the first peer has go
   CHECK_FALSE(missing);
 }
 
-// Side 1 to 4 has a second peer that may revoke. The other side has none: one of its two peers was
-// invited by peer 6, and the other may not invite.
+// The side of peers 1 to 4 has a second peer that may revoke. The other side has none: one of its
+// two peers was invited by peer 6, and the other may not invite.
 TEST_CASE("of two that revoke each other in a partition the one without witnesses is out") {
   Simulator::Options options = ticket_world(8, 4);
   options.scenario.faults = {fault(FaultKind::leave, 15s, just(0)),
@@ -151,7 +151,7 @@ TEST_CASE("of two that revoke each other in a partition the one without witnesse
     CHECK(accepts(world, number, id_of(2)));
     CHECK_FALSE(accepts(world, number, id_of(6)));
   }
-  // No other peer is dropped, although some were members through one of the two.
+  // No other peer is dropped, although one of the two had invited some of them.
   CHECK(have_one_list(world));
 }
 

@@ -23,8 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Peers that step all at once and compute nothing: a round every 200 ms, and nothing but exchanges
-/// changes the models.
+/// Peers that all step at once and compute nothing. A round takes 200 ms, and only exchanges change
+/// the models.
 Simulator::Options even_world(const Topology& topology, std::size_t peers, std::uint64_t seed,
                               double alpha = 0.5) {
   Simulator::Options options = small_world(peers, seed);
@@ -34,7 +34,7 @@ Simulator::Options even_world(const Topology& topology, std::size_t peers, std::
   return options;
 }
 
-/// The exchanges of a run by round, in the order of the decisions.
+/// The exchanges of a run, keyed by round, in the order of the decisions.
 std::map<std::uint64_t, std::vector<ExchangeLog::Entry>> by_round(const ExchangeLog& log) {
   std::map<std::uint64_t, std::vector<ExchangeLog::Entry>> rounds;
   for (const ExchangeLog::Entry& entry : log.entries) rounds[entry.round].push_back(entry);
@@ -76,7 +76,7 @@ Eigen::MatrixXd around_mean(const std::vector<std::vector<float>>& models) {
   return x.rowwise() - x.colwise().mean();
 }
 
-/// x <- W x for one round of a mixing matrix.
+/// Computes x <- W x for one round of a mixing matrix.
 void mix(const Mixing& round, std::vector<double>& x) {
   const std::vector<double> before = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -95,11 +95,11 @@ struct Measured {
   /// Difference of the scatter from its prediction, relative to the scatter before.
   Sample surprise;
   Sample slowest;        ///< The same along the direction that contracts the slowest.
-  Sample share;          ///< Share of that direction in the scatter before.
-  double predicted = 0;  ///< The eigenvalue of that direction, a sum over seeds.
+  Sample share;          ///< The share of that direction in the scatter before each round.
+  double predicted = 0;  ///< The sum of that direction's eigenvalue over the seeds.
 };
 
-/// Adds the rounds of one run. The test that uses them explains m, v and l.
+/// Adds the rounds of one run. The test that calls this explains m, v and l.
 void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, double alpha,
              Measured& all) {
   Simulator::Options options = even_world(topology, peers, seed, alpha);
@@ -109,7 +109,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   world.run(Time(6150ms));
   const Eigen::MatrixXd m = matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
-  const auto second = static_cast<Eigen::Index>(peers) - 2;  // Ascending, the last is the mean's.
+  const auto second = static_cast<Eigen::Index>(peers) - 2;  // Ascending: the last is the mean's.
   const Eigen::VectorXd v = solver.eigenvectors().col(second);
   const double l = (1 - solver.eigenvalues()(second)) / (2 * alpha * (1 - alpha));
   all.predicted += 1 - alpha * l;
@@ -120,7 +120,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   std::size_t rounds = 0;
   for (const auto& [round, entries] : by_round(log)) {
     const Eigen::MatrixXd before = around_mean(models);
-    if (before.squaredNorm() < 1e-6 * first) break;  // Rounding begins to matter.
+    if (before.squaredNorm() < 1e-6 * first) break;  // Below this, rounding begins to matter.
     bool whole = true;
     for (const ExchangeLog::Entry& entry : entries)
       whole = ExchangeLog::apply(entry, models) && whole;
@@ -142,15 +142,15 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
 
 TEST_CASE("real exchanges over a topology contract as its drawn matchings predict",
           "[sim][theory][topology]") {
-  // In a round W = I - a L with the Laplacian L of the plan's pairs. M = E W'W = I - 2a(1-a) E[L]
-  // is computed from the plan: how often each edge is a pair is counted over 4000 other rounds.
-  // Rounds are drawn independently of the models x before them, so for each round
+  // A round mixes by W = I - a L with the Laplacian L of the plan's pairs. The test computes
+  // M = E W'W = I - 2a(1-a) E[L] from the plan, and counts over 4000 other rounds how often each
+  // edge is a pair. Rounds are drawn independently of the models x before them, so for each round
   //   (scatter after - trace(x'Mx)) / scatter before               has the mean 0, and so has
   //   (<v, x> <v, W x> - (1 - a l) <v, x>^2) / scatter before,
   // where v is the eigenvector of M's second eigenvalue 1 - 2a(1-a) l, the direction that contracts
-  // the slowest, and 1 - a l its eigenvalue in E[W]. Both are checked over all rounds of all seeds
-  // to within 3 standard errors of the sample. M itself is known better: from 4000 rounds of each
-  // seed, where 30 are measured.
+  // the slowest, and 1 - a l is its eigenvalue in E[W]. Both means are checked over all rounds of
+  // all seeds, to within 3 standard errors of the sample. M itself is known better, because each
+  // seed has 4000 rounds for it, and only 30 that are measured.
   const auto [kind, peers, alpha] =
       GENERATE(table<TopologyKind, std::size_t, double>({{TopologyKind::ring, 8, 0.5},
                                                          {TopologyKind::ring, 7, 0.3},
@@ -182,8 +182,9 @@ TEST_CASE("real exchanges over a topology contract as its drawn matchings predic
 
 TEST_CASE("eight peers have one model after the three rounds of a hypercube",
           "[sim][theory][topology]") {
-  // Rounds 1 and 2 are those of a period that began before the run; 3, 4 and 5 are a whole one.
-  // Every exchange rounds to floats, 6e-8 of a model: the scatter keeps some 1e-14 of its start.
+  // Rounds 1 and 2 belong to a period that began before the run. Rounds 3, 4 and 5 are a whole
+  // period. Every exchange rounds to floats, by 6e-8 of a model, so the scatter keeps some 1e-14 of
+  // its start.
   const TopologyKind kind =
       GENERATE(TopologyKind::hypercube, TopologyKind::one_peer_exponential, TopologyKind::base_k);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -207,17 +208,17 @@ TEST_CASE("eight peers have one model after the three rounds of a hypercube",
 }
 
 TEST_CASE("spreads under a mixing matrix fall by its gap", "[theory][topology]") {
-  // x <- W x from a drawn start, again and again. The slowest direction comes to dominate; the next
-  // ones are gone when the spread has shrunk by 1e-12 more than they could have. The test skips the
-  // rounds until then. Over the next 200 rounds the slope of the logarithm is within 1 % of the
-  // gap's. x is scaled up again after each round, since 200 rounds leave 1e-60 of it.
+  // The test applies x <- W x to a random start, again and again, until only the slowest direction
+  // is left. It skips 6000 rounds, in which all other directions shrink by at least 1e-12 relative
+  // to the slowest. Over the next 200 rounds, the slope of the logarithm is within 1 % of the
+  // gap's. x is scaled up again after each round, because 200 rounds leave 1e-60 of it.
   for (const std::size_t n : {8, 15, 16, 32}) {
     for (const TopologyKind kind : topology_kinds) {
       const Topology topology{.kind = kind};
       if (!is_graph(kind) || problem_of(topology, n)) continue;
       const Mixing round = mixing_of(topology, n, 4, 0);
       const double wanted = 1 - spectral_gap(topology, n, 4);
-      if (wanted < 1e-12) continue;  // Complete: nothing is left to measure.
+      if (wanted < 1e-12) continue;  // Complete topologies leave nothing to measure.
       Rng rng(n);
       std::vector<double> x(n);
       for (double& value : x) value = rng.normal();
@@ -301,7 +302,7 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   Simulator world(options, idle_peers(options));
   world.watch(watch);
   world.watch(log);
-  world.run(Time(20s));  // It is declared dead some five seconds after its death.
+  world.run(Time(20s));  // The peer is declared dead some five seconds after its death.
   CHECK(unfit.size() == 7);
   CHECK(fits.empty());
   const std::vector<std::uint64_t> with_seven = committed(world);
@@ -313,7 +314,7 @@ TEST_CASE("a hypercube that loses a peer goes on with anybody until it is back",
   const auto bits_apart = [](const ExchangeLog::Entry& entry) {
     return std::popcount(entry.initiator ^ entry.responder);
   };
-  // Three in seven of all pairs differ in one bit alone: with free choice other pairs occur.
+  // Only three in seven of all pairs differ in a single bit, so with free choice other pairs occur.
   CHECK(std::ranges::any_of(log.entries, [&](const auto& e) { return bits_apart(e) > 1; }));
   world.run(Time(50s));
   CHECK(fits.size() >= 7);

@@ -25,7 +25,8 @@ TrafficTally tally_of(const Simulator::Options& options) {
   return tally;
 }
 
-/// Four peers in gossip for ten seconds. With a budget of the swarm their data are leased.
+/// Counts the messages of four peers that gossip for ten seconds. If the swarm has a budget, their
+/// data are leased.
 TrafficTally tally_of(std::uint64_t budget) {
   Simulator::Options options = small_world(4, 1);
   options.scenario.until = 10s;
@@ -45,8 +46,8 @@ class PeerBytes : public Watcher {
     for (const Outgoing& out : effects.messages) bytes_[peer] += bytes_on_link(out.message);
   }
 
-  /// Runs the world for that long, and returns the kilobytes a second of one of the first `peers`
-  /// peers, on average.
+  /// Runs the world for `lasts`. Returns the mean kilobytes a second of each of the first `peers`
+  /// peers.
   double rate(Simulator& world, std::size_t peers, Duration lasts) const {
     const auto sum = [&] {
       std::uint64_t bytes = 0;
@@ -62,7 +63,8 @@ class PeerBytes : public Watcher {
   std::vector<std::uint64_t> bytes_;
 };
 
-/// Peers 20 ms from each other, each with more than three exchanges in two seconds.
+/// Peers that are 20 ms from each other. Each takes part in more than three exchanges in two
+/// seconds.
 Simulator::Options large_swarm(std::size_t peers) {
   Simulator::Options options = small_world(peers, 1);
   options.scenario.until = 1h;
@@ -129,7 +131,7 @@ TEST_CASE("control traffic of a training peer stays below its bound", "[sim]") {
     Simulator world(options, idle_peers(options));
     PeerBytes counted(peers);
     world.watch(counted);
-    // By then all know each other.
+    // By then all peers know each other.
     world.run(Time(30s));
     const double rate = counted.rate(world, peers, 30s);
     std::printf("control traffic of each of %zu training peers: %.2f kB/s\n", peers, rate);
@@ -141,7 +143,7 @@ TEST_CASE("control traffic of a training peer stays below its bound", "[sim]") {
 TEST_CASE("control traffic of a peer that has finished stays below its bound", "[sim]") {
   for (const std::size_t peers : {64U, 100U}) {
     Simulator::Options options = large_swarm(peers);
-    // Peers leave when all have finished, so the last one trains on.
+    // Peers leave when all have finished. To keep them, the last one trains without end.
     options.steps.assign(peers, 500);
     options.steps.back() = endless_steps;
     options.node.course.linger = 1h;

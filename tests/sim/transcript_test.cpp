@@ -28,8 +28,7 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// The lines at or after `begins_s` seconds. A line begins with its time, or belongs to the line
-/// before.
+/// The lines from `begins_s` seconds on. A line without a time belongs to the line before it.
 std::string since(const std::string& said, double begins_s) {
   for (std::size_t at = 0; at < said.size(); at = said.find('\n', at) + 1) {
     if (said.compare(at, stamp_width, std::string(stamp_width, ' ')) == 0) continue;
@@ -38,7 +37,7 @@ std::string since(const std::string& said, double begins_s) {
   return {};
 }
 
-/// Plays the config and scenario in `text` with seed 1, and returns the trace.
+/// Runs the config and scenario in `text` with seed 1, and returns the trace.
 std::string play(const std::string& text, const std::string& name) {
   const ParsedConfig parsed = parse_config_text(text, name);
   const ParsedScenario scenario = parse_scenario_text(text, name, false);

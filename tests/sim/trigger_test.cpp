@@ -1,4 +1,4 @@
-// Exchanges begun by other triggers than a number of steps.
+// Exchanges with triggers other than a number of steps.
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 constexpr std::size_t peers = 6;
 
 struct Outcome {
-  double exchanges = 0;  ///< Committed ones, for a peer and 1,000 of its steps.
-  double distance = 0;   ///< RMS distance of models that met in the second half.
+  double exchanges = 0;  ///< Committed exchanges per peer and 1,000 of its steps.
+  double distance = 0;   ///< RMS distance between models that met in the second half of the run.
 };
 
 /// Runs peers with noisy gradients for 3,000 steps of 20 ms.
@@ -57,7 +57,8 @@ TEST_CASE("a Poisson trigger makes as many exchanges as one by steps", "[sim][tr
   const double counted = run_of(TriggerKind::steps).exchanges;
   const double drawn = run_of(TriggerKind::poisson).exchanges;
   CHECK(counted > 60);
-  // 450 of each peer together, the drawn ones with a deviation of 5 %.
+  // There are about 450 exchanges with each trigger. Random triggers vary this number by 5 % (one
+  // standard deviation).
   CHECK(drawn == Approx(counted).epsilon(0.2));
 }
 

@@ -22,8 +22,9 @@ inline std::string text_of(const Verdict& verdict) {
   return verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : "";
 }
 
-/// Peers that train until the test stops them, on perfect links: 20 ms a step, an exchange every 10
-/// steps, `dimension` parameters. Clipping is off, so that exchanges are linear.
+/// Peers that train until the test stops them, on perfect links. They make a step in 20 ms and an
+/// exchange every 10 steps, and have `dimension` parameters. Clipping is off, so exchanges are
+/// linear.
 inline Simulator::Options small_world(std::size_t peers, std::uint64_t seed,
                                       std::size_t dimension = 16) {
   Layout layout;
@@ -87,7 +88,7 @@ inline std::vector<std::uint64_t> committed(const Simulator& world) {
   return counts;
 }
 
-/// Parameters of every peer; empty for those that are down.
+/// The parameters of every peer; an empty vector for a peer that is down.
 inline std::vector<std::vector<float>> models(const Simulator& world) {
   std::vector<std::vector<float>> all;
   for (PeerNumber number = 0; number < world.size(); ++number) {

@@ -28,7 +28,7 @@ constexpr double fine = 1e-9;
 constexpr double coarse = 1e-4;
 constexpr std::size_t group = 32;  ///< Size of random groups, and the side of Moshpit's grid.
 
-/// Which peers are present in a round.
+/// Whether each peer is present in a round.
 using Present = std::vector<bool>;
 
 /// One round of an averaging method.
@@ -58,15 +58,15 @@ bool are_all(const Present& here) {
   return std::ranges::all_of(here, [](bool is_here) { return is_here; });
 }
 
-/// Plans cache the rounds that they have computed. They are shared, because a method is copied for
-/// each run.
+/// A shared plan. Plans cache the rounds that they have computed, and a method is copied for each
+/// run.
 using SharedPlan = std::shared_ptr<const RoundPlan>;
 
 SharedPlan plan_of(const MixRule& rule, std::size_t n) {
   return std::make_shared<const RoundPlan>(rule, n, 1);
 }
 
-/// If one peer is missing, no peer gets a sum.
+/// An all-reduce. If one peer is missing, no peer gets a sum.
 Way all_reduce(std::size_t n) {
   return [plan = plan_of({.topology = {.kind = TopologyKind::complete}}, n)](
              Vector& x, const Present& here, std::size_t round) {
@@ -83,9 +83,9 @@ Way by_plan(TopologyKind kind, std::size_t n) {
 
 /// SGP's schedule with two peers in a round, 2^k and 2^(k+1) away, and weights of 1/3, as in the
 /// table. This project has no such topology: its exponential ones have one peer or all. The
-/// published matrices are one hop short of a period. Also they are made by shifting the diagonal
-/// beyond the ends of rows, so the last rows hear the wrong peers, and columns do not sum to 1.
-/// `mended` corrects both.
+/// published matrices have two faults, which `mended` corrects. They are one hop short of a period.
+/// They are also made by shifting the diagonal beyond the ends of rows, so the last rows hear the
+/// wrong peers, and columns do not sum to 1.
 Way two_peers(std::size_t n, bool mended) {
   std::vector<Mixing> rounds;
   const double log = std::log2(static_cast<double>(n - 1));
@@ -110,8 +110,8 @@ Way two_peers(std::size_t n, bool mended) {
   };
 }
 
-/// Random groups of the present peers in each round; left-over peers are spread over the groups.
-/// Plans have groups only as lines of a grid, so this function averages them itself.
+/// Random groups of the present peers in each round. Left-over peers are spread over the groups.
+/// This function averages the groups itself, because plans have groups only as lines of a grid.
 Way random_groups(Rng rng) {
   return [rng](Vector& x, const Present& here, std::size_t) mutable {
     std::vector<std::size_t> order;
@@ -135,8 +135,8 @@ Way random_groups(Rng rng) {
   };
 }
 
-/// Peers at random places of a grid of 32 x 32. `plan` is for 1,024 peers, most of which are never
-/// present.
+/// Peers at random places of a 32 x 32 grid. `plan` is for 1,024 peers, so the remaining places
+/// stay empty.
 Way moshpit(std::size_t n, const SharedPlan& plan, Rng rng) {
   std::vector<std::size_t> places(plan->peers());
   std::iota(places.begin(), places.end(), 0);
@@ -187,8 +187,8 @@ Outcome run(std::size_t n, double missing, const std::function<Way(Rng)>& way) {
   return outcome;
 }
 
-/// Numerators and weights follow the same plan, in equal parts to the present peers. A peer's value
-/// is their quotient. An absent peer keeps both.
+/// Numerators and weights follow the same plan, and each sender splits them equally among the
+/// present peers. A peer's value is their quotient. An absent peer keeps both.
 Way with_weights(TopologyKind kind, std::size_t n) {
   struct State {
     Vector numerator;
@@ -230,8 +230,9 @@ struct Wanted {
   std::optional<double> coarse_rounds;  ///< Empty if it is not known.
 };
 
-/// How far our figures may be from the published ones. Figures that vary much between runs are
-/// known from ten runs only up to chance: 3 standard errors of the difference between the means.
+/// The allowed difference between our figures and the published ones. A published figure that
+/// varies much between runs has a random error, because it is a mean over ten runs. For such a
+/// figure, 3 standard errors of the difference between the means are allowed.
 struct Slack {
   double least = 0.5;
   bool of_ten = false;
@@ -293,7 +294,7 @@ Rows averaging() {
     const Outcome summed =
         add("all-reduce", fixed(all_reduce(n)), line.all_reduce, {.of_ten = line.missing > 0});
     if (n == 512 && line.missing > 0) {
-      // The first round in which no peer is missing, but at most 50.
+      // Rounds until no peer is missing for the first time, but at most 50.
       const double whole = std::pow(1 - line.missing, n);
       rows.push_back(number("T5", where + "all-reduce", summed.fine_rounds.mean(),
                             (1 - std::pow(1 - whole, rounds_max)) / whole,

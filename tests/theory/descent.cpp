@@ -1,4 +1,4 @@
-// T11 to T14: with steps on quadratics and without gradients, where mixing is stable and where it
+// T11 to T14: where mixing is stable with steps on quadratics and without gradients, and where it
 // settles.
 #include <fmt/format.h>
 
@@ -25,8 +25,8 @@ double size_squared(const std::vector<Vector>& models) {
   return sum;
 }
 
-/// True if something that begins at about size 1 grows. It is compared before and after many
-/// rounds, so that only the direction that grows fastest remains.
+/// True if `size`, which is about 1 at first, grows. The sizes after 1200 and 2400 rounds are
+/// compared, when only the direction that grows fastest remains.
 bool grows(const std::function<void()>& round, const std::function<double()>& size) {
   constexpr int rounds = 1200;
   double before = 0;
@@ -42,7 +42,7 @@ bool grows(const std::function<void()>& round, const std::function<double()>& si
   return size() > before;
 }
 
-/// Whether a star of workers (or a pair) diverges, with q the curvature times the learning rate.
+/// True if a star of workers (or a pair) diverges. q is the curvature times the learning rate.
 bool elastic_grows(TopologyKind kind, std::size_t peers, double alpha, double q) {
   const bool is_star = kind == TopologyKind::star;
   Lab lab({.topology = {.kind = kind},
@@ -56,10 +56,10 @@ bool elastic_grows(TopologyKind kind, std::size_t peers, double alpha, double q)
   return grows([&] { lab.round(slope, 1); }, [&] { return size_squared(lab.models()); });
 }
 
-/// EASGD as its authors' program runs it (Zhang 2015): each worker separately fetches the centre,
-/// moves the centre by alpha of the difference, and itself by its step and the same amount. Here
-/// they take turns. A Mixer has rounds in which all take part, so this function implements it
-/// directly.
+/// EASGD as its authors' program runs it (Zhang 2015). Each worker separately fetches the centre
+/// and moves the centre by alpha times the difference. The worker itself moves by its step and by
+/// the same amount. Here workers take turns. All peers take part in a Mixer's rounds, so this
+/// function implements EASGD directly.
 bool in_turn_grows(std::size_t workers, double alpha, double q) {
   Rng rng(11);
   double centre = rng.normal();
@@ -140,8 +140,8 @@ double radius(const MomentMatrix& matrix) {
   return growth;
 }
 
-/// v' = a v - gamma (1 - P) p and p' = p + v', where P averages random pairs: a projection with E[1
-/// - P] = c = n / (2 (n - 1)) on everything that sums to 0.
+/// The spectral radius of the map to v' = a v - gamma (1 - P) p and p' = p + v'. P averages random
+/// pairs. 1 - P is a projection, with E[1 - P] = c = n / (2 (n - 1)) on all that sums to 0.
 double analysed_radius(std::size_t peers, double a, double gamma) {
   const double n = static_cast<double>(peers);
   const double c = n / (2 * (n - 1));
@@ -160,7 +160,7 @@ MixRule noloco_rule(double a, double gamma) {
           .momentum = a};
 }
 
-/// The radius of the same map as mixers realise it: one round from random models and momenta,
+/// The radius of the same map as mixers compute it: from one round of random models and momenta,
 /// averaged over rounds.
 double simulated_radius(std::size_t peers, double a, double gamma) {
   constexpr std::size_t elements = 32;
@@ -283,7 +283,7 @@ namespace {
 
 struct D2Run {
   bool diverges = false;  ///< True if the spread grows a thousandfold within 200 rounds.
-  double growth = 0;      ///< Growth of the spread in a round, over the last quarter of the rounds.
+  double growth = 0;      ///< Mean growth of the spread in a round, over the last quarter.
 };
 
 D2Run d2_run(double weight, bool lazy, double q) {
@@ -307,7 +307,7 @@ Rows d2() {
   Rows rows;
   const double q = 0.02;
   const auto name = [](bool diverges) { return diverges ? "diverges" : "converges"; };
-  // The smallest eigenvalue of a ring is 1 - 4 w, and lazy halves the weight that is given.
+  // The smallest eigenvalue of a ring is 1 - 4 w, and `lazy` halves the given weight w.
   const auto row = [&](const std::string& setting, double weight, bool lazy, bool expected) {
     rows.push_back(
         word("T13", setting, name(d2_run(weight, lazy, q).diverges), name(expected), closed_form));
@@ -316,7 +316,7 @@ Rows d2() {
   row("ring of 16, w = 1/3 (least eigenvalue -1/3)", 1.0 / 3, false, false);
   row("ring of 16, w = 1/4 (least eigenvalue 0)", 0.25, false, false);
   row("ring of 16, lazy, w = 1/6 (least eigenvalue 1/3)", 1.0 / 3, true, false);
-  // m^2 - (2 - q) l m + (1 - q) l = 0 for an eigenvalue l.
+  // The characteristic equation for an eigenvalue l is m^2 - (2 - q) l m + (1 - q) l = 0.
   const double l = 1 - 4 * 0.36;
   const double half = (2 - q) * l / 2;
   const double root = std::abs(half) + std::sqrt(half * half - (1 - q) * l);
@@ -337,8 +337,8 @@ Rows d2() {
 
 namespace {
 
-/// The squared spread at the fixed point of D-PSGD with f_i = (x - b_i)^2 / 2 on a ring: x = W (x -
-/// eta (x - b)), which the ring's Fourier transform makes diagonal.
+/// The squared spread at the fixed point of D-PSGD with f_i = (x - b_i)^2 / 2 on a ring. The fixed
+/// point solves x = W (x - eta (x - b)), which the ring's Fourier transform makes diagonal.
 double settled_spread(const Vector& b, double eta) {
   const std::size_t n = b.size();
   double sum = 0;

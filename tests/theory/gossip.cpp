@@ -1,4 +1,4 @@
-// T6, T9 and T10: what one round leaves on average, sums along trees, and companions.
+// T6, T9 and T10: the scatter that one round leaves on average, sums along trees, and companions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace gv::theory {
 namespace {
 
-/// The fraction of the scatter that a round leaves, and the distance by which the mean moves, over
+/// The fraction of the scatter that a round leaves, and the distance by which the mean moves, for
 /// random models and rounds.
 struct OneRound {
   Sample left;
@@ -55,10 +55,10 @@ OneRound one_round_by(const MixRule& rule, std::size_t n) {
   });
 }
 
-/// A row with a tolerance of three standard errors. Of a hundred rows a third of one would fail by
-/// chance, but these are drawn from a fixed seed.
+/// A row with a tolerance of three standard errors. By chance, 0.3 of a hundred rows would fail,
+/// but the seed is fixed.
 TheoryRow drawn(std::string setting, const Sample& sample, double expected) {
-  // If nothing random matters, only rounding remains.
+  // If nothing is random, only rounding remains.
   return number("T6", std::move(setting), sample.mean(), expected,
                 std::max(3 * sample.error(), 1e-12), closed_form);
 }
@@ -99,7 +99,7 @@ Rows one_round() {
 
 namespace {
 
-/// The longest of all shortest paths.
+/// The length of the longest of all shortest paths.
 std::size_t diameter(const std::vector<Edge>& edges, std::size_t n) {
   std::vector<std::vector<std::size_t>> neighbours(n);
   for (const Edge& edge : edges) {
@@ -123,8 +123,8 @@ std::size_t diameter(const std::vector<Edge>& edges, std::size_t n) {
   return longest;
 }
 
-/// Number of rounds of relaying constant inputs until all peers have their mean. Also checks that
-/// none has it earlier.
+/// The number of rounds in which constant inputs must be relayed until all peers have their mean.
+/// Returns 0 if that takes more than 2 n rounds.
 std::size_t rounds_until_exact(const Topology& topology, std::size_t n) {
   const std::vector<Vector> inputs = drawn_models(n, 1, 9);
   Lab lab({.topology = topology, .kind = MixKind::relay_sum}, inputs);
@@ -159,10 +159,10 @@ Rows relay_sum() {
 
 namespace {
 
-/// ln of what pairs at random times leave of the squared spread on a ring within `time`, averaged
-/// over 60 runs. A peer meets one other in a unit of time, so each edge is used half as often. A
-/// Mixer's time passes in rounds; here the same flow acts between events, and the same pull at
-/// them.
+/// ln of the fraction of the squared spread that is left after `time` on a ring, where pairs meet
+/// at random times, averaged over 60 runs. Each peer meets one other in a unit of time, so each
+/// edge is used once in two units. A Mixer's time passes in rounds. Here the same flow acts between
+/// meetings, and the same pull at them.
 Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   constexpr std::size_t runs = 60;
   constexpr double rate = 0.5;
@@ -210,8 +210,8 @@ Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   return sample;
 }
 
-/// Largest difference between mixers in rounds of pairs along a ring and the same equations, with
-/// one unit of time for each round.
+/// The largest difference between mixers, which run rounds of pairs along a ring, and the same
+/// equations with one unit of time for each round.
 double off_the_flow(std::size_t n, std::size_t rounds) {
   const MixRule rule{.topology = {.kind = TopologyKind::ring},
                      .partners = Partners::pairs,

@@ -15,8 +15,8 @@
 namespace gv::theory {
 namespace {
 
-/// ln of what a round of mixers leaves of the squared spread, averaged over 200 rounds. They begin
-/// when only the slowest direction is left.
+/// ln of the fraction of the squared spread that a round of mixers leaves, averaged over 200
+/// rounds. These rounds begin once only the slowest direction is left.
 double decay(TopologyKind kind, std::size_t peers, std::size_t before) {
   constexpr std::size_t rounds = 200;
   Lab lab({.topology = {.kind = kind}}, drawn_models(peers, 2, 7));
@@ -63,7 +63,7 @@ class Product {
     }
   }
 
-  /// The largest difference of any entry from the mean of all.
+  /// The largest difference between an entry and the mean of all entries.
   double distance() const {
     double largest = 0;
     for (const double value : product_.values) {
@@ -78,7 +78,7 @@ class Product {
   std::uint64_t round_ = 0;
 };
 
-/// Products this close to J equal it, except for rounding.
+/// A product this close to J, the matrix of the exact mean, differs from J only by rounding.
 constexpr double rounding = 1e-12;
 
 }  // namespace
@@ -110,7 +110,8 @@ Rows one_peer_exponential() {
     const RoundPlan plan({.topology = topology}, n, 1);
     const auto log = static_cast<std::size_t>(std::bit_width(n - 1));
     const bool is_power = std::has_single_bit(n);
-    // For other numbers four periods leave at least 64^-4 = 6e-8 of a spread (with 63 peers).
+    // With other numbers of peers, four periods leave at least 64^-4 = 6e-8 of a spread (for 63
+    // peers).
     const std::size_t before = is_power ? log - 1 : 4 * log;
     Product product(plan);
     for (std::size_t round = 0; round < before; ++round) {
@@ -124,7 +125,7 @@ Rows one_peer_exponential() {
   rows.push_back(error("T3", "2, 4, ... 64 peers, lg n rounds: product less J", largest, rounding));
   rows.push_back(number("T3", "sooner, and others up to 64 in 4 periods: times exact", too_early, 0,
                         0, closed_form));
-  // The norm of a period's product, for numbers that are not powers of two.
+  // The norm of a period's product, for numbers of peers that are not powers of two.
   constexpr std::array<std::pair<std::size_t, double>, 8> known = {{{5, 0.2023},
                                                                     {6, 0.2165},
                                                                     {7, 0.1250},

@@ -15,12 +15,12 @@ using Vector = std::vector<double>;
 /// `peers` models of `elements` normally distributed values each.
 std::vector<Vector> drawn_models(std::size_t peers, std::size_t elements, std::uint64_t seed);
 
-/// The ids of the peers, by rank.
+/// The ids of the peers, in the order of their ranks.
 std::vector<PeerId> order_of(std::size_t peers);
 
 double mean_of(const Vector& x);
 
-/// sum (x_i - mean)^2.
+/// The scatter, sum (x_i - mean)^2.
 double scatter(const Vector& x);
 
 /// n peers in one generation, each with its Mixer. They run round after round: local steps of plain
@@ -37,10 +37,10 @@ class Lab {
   void rounds(std::size_t count, const Gradient& gradient = {}, double learning_rate = 0);
 
   Vector mean() const;
-  /// (1/n) sum ||x_i - mean||^2.
+  /// The squared spread, (1/n) sum ||x_i - mean||^2.
   double spread_squared() const;
-  /// Subtracts the mean, scales the spread to 1, and returns the logarithm of the former
-  /// spread_squared(). Only for rules that keep nothing but the models.
+  /// Subtracts the mean and scales the spread to 1. Returns the logarithm of spread_squared()
+  /// before the change. Only for rules that keep nothing but the models.
   double rescale();
 
   std::vector<Vector>& models() { return models_; }

@@ -18,22 +18,22 @@
 namespace gv::theory {
 namespace {
 
-/// Sum of the numerators and weights of all peers, including those in flight.
+/// The sums of the numerators and of the weights of all peers, including those in flight.
 struct Mass {
   double numerator = 0;
   double weight = 0;
 };
 
 struct PushSumRun {
-  double off_mass = 0;  ///< Largest change at any time of the mass that was not lost.
-  /// Largest distance of a model from the remaining numerators over weights.
+  double off_mass = 0;  ///< Largest change, at any time, of the mass that is not lost.
+  /// The largest distance of a model from the quotient of the remaining numerators and weights.
   double off_limit = 0;
-  double off_mean = 0;  ///< Largest distance of a model from the mean of all.
-  double outside = 0;   ///< Largest distance at any time of a model outside the initial range.
+  double off_mean = 0;  ///< The largest distance of a model from the mean of all models.
+  double outside = 0;   ///< The largest distance, at any time, of a model from the initial range.
   double lost = 0;      ///< Total weight that was lost.
 };
 
-/// Mixers in rounds, whose messages are up to `late` rounds late.
+/// Mixers that run in rounds. Their messages are up to `late` rounds late.
 class PushSumWorld {
  public:
   PushSumWorld(TopologyKind kind, std::size_t n, std::uint64_t late, double loss)
@@ -53,7 +53,7 @@ class PushSumWorld {
     }
   }
 
-  /// Runs one round. Messages may be lost, including their weight.
+  /// Runs one round. If `may_lose`, messages may be lost along with their weight.
   void step(std::uint64_t round, bool may_lose) {
     for (std::size_t i = 0; i < x_.size(); ++i) send(i, round, may_lose);
     for (std::size_t i = 0; i < x_.size(); ++i) receive(i, round);
@@ -64,7 +64,7 @@ class PushSumWorld {
                               std::abs(mass.numerator + lost_.numerator - mean_ * n)});
   }
 
-  /// The figures at the end.
+  /// Returns the figures at the end of the run.
   PushSumRun run() const {
     PushSumRun run = run_;
     const Mass mass = left();
@@ -90,7 +90,7 @@ class PushSumWorld {
     mixers_[i].begin_round(round, x_[i]);
     mixers_[i].end_steps(x_[i], 0, 1);
     for (const MixMessage& message : mixers_[i].messages(round, x_[i])) {
-      // Each receiver gets the same part as the sender keeps.
+      // Each receiver gets as much as the sender keeps.
       const Mass part{mixers_[i].kept("numerator")[0], mixers_[i].weight()};
       for (const std::size_t to : message.to) {
         if (may_lose && rng_.chance(loss_)) {

@@ -29,7 +29,7 @@ Rows noloco();                // T12
 Rows d2();                    // T13
 Rows momentum();              // T14
 
-/// The source of an expected value. theory_legend() explains each.
+/// The source of an expected value. theory_legend() explains each source.
 inline constexpr std::string_view closed_form = "closed form";
 inline constexpr std::string_view published = "published";
 inline constexpr std::string_view analysis = "analysis";
@@ -42,7 +42,7 @@ std::string number_text(double value, double allowed);
 TheoryRow number(std::string_view id, std::string setting, double measured, double expected,
                  double allowed, std::string_view source, std::string note = {});
 
-/// A row with an error that should be nothing but rounding.
+/// A row for an error that should consist of rounding alone.
 TheoryRow error(std::string_view id, std::string setting, double measured, double allowed,
                 std::string note = {});
 
@@ -71,7 +71,7 @@ class Sample {
   double squares_ = 0;
 };
 
-/// Where `grows` changes from false to true between `low` and `high`, found to within `width`.
+/// The value between `low` and `high` where `grows` changes from false to true, to within `width`.
 template <class Grows>
 double boundary(double low, double high, double width, const Grows& grows) {
   while (high - low > width) {

@@ -1,4 +1,4 @@
-// Makes and prints the rows.
+// Makes and prints the rows of the table of theory.
 #include "tests/theory/theory.hpp"
 
 #include <fmt/format.h>

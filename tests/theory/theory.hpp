@@ -12,11 +12,11 @@ namespace gv {
 /// One figure, or a few that belong together.
 struct TheoryRow {
   std::string id;        ///< "T1" to "T14".
-  std::string setting;   ///< What was measured.
+  std::string setting;   ///< A description of the measurement.
   std::string measured;  ///< The value computed with the rules of this project.
   std::string expected;
   std::string source;   ///< Where the expected value comes from, see theory_legend().
-  std::string allowed;  ///< The largest allowed difference between the two.
+  std::string allowed;  ///< The largest allowed difference between `measured` and `expected`.
   bool ok = false;
   /// Why `measured` and `expected` differ, or why `allowed` is so large. Empty if not needed.
   std::string note;
@@ -43,12 +43,12 @@ inline constexpr std::array theory_subjects = {
     TheorySubject{"T13", "D2: which weights it takes"},
     TheorySubject{"T14", "momentum on unlike data: fixed points"}};
 
-/// Computes the rows of one id, which must be in theory_subjects. Pure: always the same rows. All
+/// Computes the rows of one id, which must be in theory_subjects. Always returns the same rows. All
 /// ids together take some seconds.
 std::vector<TheoryRow> theory_rows(std::string_view id);
 
-/// The lines before the rows; the rows, with a heading for their subject; and an explanation of the
-/// words used in them.
+/// The texts of the table: the lines before the rows; the rows, with a heading for their subject;
+/// and an explanation of the words used in them.
 std::string theory_heading();
 std::string theory_text(const std::vector<TheoryRow>& rows);
 std::string theory_legend();

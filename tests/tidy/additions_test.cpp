@@ -13,7 +13,8 @@
 namespace gv::tidy {
 namespace {
 
-/// A row of the table: what is added, the word of an example, and the files that it is in.
+/// A row of the table: the kind of addition, the word that names an example, and the files that
+/// contain this word.
 struct Addition {
   std::string kind;
   std::string word;
@@ -44,7 +45,7 @@ bool has_word(const std::string& text, const std::string& word) {
 
 bool is_product(const std::string& path) { return !path.starts_with("tests/"); }
 
-/// Product files whose code, not its comments, has the word.
+/// Product files that contain the word in code, not in comments.
 std::set<std::string> product_files_with(const std::string& word) {
   std::set<std::string> found;
   for (const Finding& line : lines_matching("\\b" + word + "\\b", is_product)) {

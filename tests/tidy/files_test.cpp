@@ -1,4 +1,4 @@
-// How files begin, what must not be left in them, and where they are named.
+// How files begin, what must not be left in them, and where they must be named.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -24,7 +24,8 @@ TEST_CASE("tests wait for conditions and never sleep") {
 }
 
 TEST_CASE("code asks for a fact's type and never for its name") {
-  // A name as a literal, anywhere in the product but in the file that gives facts their names.
+  // Finds names as literals anywhere in the product, except in the file that gives facts their
+  // names.
   const std::string texts = "peer/node/facts.cpp";
   const auto named = std::ranges::find(sources(), texts, &SourceFile::path);
   REQUIRE(named != sources().end());

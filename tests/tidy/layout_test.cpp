@@ -1,4 +1,4 @@
-// The layering of the project: which folder may include what, and what pure folders may not do.
+// The layering of the project: which folders may include which, and what pure folders may not do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -16,18 +16,18 @@
 namespace gv::tidy {
 namespace {
 
-/// What the files of a folder may include: the folder itself, `base/`, the folders that its row
-/// names, and all that those may include. Headers include no library but the standard one, unless
-/// the row says so; sources also those that the row names.
+/// What the files of a folder may include: the folder itself, `base/`, the folders in its row, and
+/// all that those may include. Sources may also include the libraries in the row. Headers may
+/// include only the standard library, unless the row says otherwise.
 struct Folder {
   std::string prefix;
   std::vector<std::string> folders;
-  std::vector<std::string> libraries;  ///< Prefixes, in sources.
-  bool is_pure = false;                ///< Reads no clock, starts no thread, draws no seed.
+  std::vector<std::string> libraries;  ///< Prefixes of headers that sources may include.
+  bool is_pure = false;                ///< True if files use no clocks, threads or random seeds.
   bool headers_use_libraries = false;
 };
 
-/// The layering of the project. A file belongs to the longest prefix.
+/// The layering of the project. A file belongs to the row with the longest matching prefix.
 const std::vector<Folder> layout = {
     {"base/", {}, {"Eigen/", "emmintrin.h"}, true},
     {"consensus/message/", {}, {}, true},
@@ -82,7 +82,7 @@ const std::vector<Folder> layout = {
     {"tests/theory/", {"consensus/mixing/"}, {"fmt/", "Eigen/", "catch2/"}, true},
 };
 
-/// The row of the folder that a file is in; null where there is none.
+/// The row of the folder that contains a file; null if there is none.
 const Folder* folder_of(const std::string& path) {
   const Folder* longest = nullptr;
   for (const Folder& folder : layout) {
@@ -92,8 +92,8 @@ const Folder* folder_of(const std::string& path) {
   return longest;
 }
 
-/// The rows that a name in the table stands for: the one of that prefix or, where there is none,
-/// all below it.
+/// The rows that a name in the table stands for: the row with that prefix or, if there is none, all
+/// rows below it.
 std::vector<const Folder*> rows_named(const std::string& name) {
   std::vector<const Folder*> rows;
   for (const Folder& folder : layout) {
@@ -116,13 +116,13 @@ bool is_pure(const std::string& path) {
   return folder != nullptr && folder->is_pure;
 }
 
-/// A header of the standard library: no directory and no extension.
+/// True for a header of the standard library, which has no directory and no extension.
 bool is_standard(const std::string& include) {
   return include.find('/') == std::string::npos && include.find('.') == std::string::npos &&
          !include.starts_with("asio") && !include.starts_with("dnnl");
 }
 
-/// Whether a file of that folder may include a header that is not of the standard library.
+/// Whether a file of that folder may include a header from outside the standard library.
 bool may_include(const Folder& folder, const std::string& path, const std::string& include) {
   const bool libraries = path.ends_with(".cpp") || folder.headers_use_libraries;
   const bool is_library = std::ranges::any_of(
@@ -138,7 +138,7 @@ std::vector<Finding> forbidden_includes(const SourceFile& file) {
   static const std::regex include(R"re(^\s*#include\s*[<"]([^>"]+)[>"])re");
   std::vector<Finding> found;
   const Folder* folder = folder_of(file.path);
-  // The commands, the tests and the measurements see everything.
+  // Commands, tests and benchmarks may include everything.
   const bool is_free = file.path.starts_with("cli/") || file.path.starts_with("tests/") ||
                        file.path.starts_with("bench/");
   if (folder == nullptr && !is_free) found.push_back({file.path, "is in no folder of the table"});

@@ -1,4 +1,4 @@
-// How long lines, functions and files may be.
+// The allowed lengths of lines, functions and files.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -16,19 +16,19 @@
 namespace gv::tidy {
 namespace {
 
-/// The line without a comment and blanks at its end.
+/// The line without its trailing comment and blanks.
 std::string trimmed(const std::string& line) {
   const std::string code = code_of(line);
   const std::size_t last = code.find_last_not_of(" \t");
   return last == std::string::npos ? "" : code.substr(0, last + 1);
 }
 
-/// The code of every line, without the inside of raw strings that go over several lines: it may
+/// The code of every line. Leaves out the inside of raw strings over several lines, because it may
 /// look like code.
 std::vector<std::string> code_lines(const SourceFile& file) {
   static const std::regex begin(R"re(R"(\w*)\()re");
   std::vector<std::string> lines;
-  std::string end;  // The end of the raw string around the line; empty outside.
+  std::string end;  // The end of the raw string that contains the line; empty outside raw strings.
   for (const std::string& line : file.lines) {
     if (!end.empty()) {
       const std::size_t at = line.find(end);
@@ -57,11 +57,11 @@ std::size_t first_of_declaration(const std::vector<std::string>& lines, std::siz
   return line;
 }
 
-/// The line that ends the body of the function whose declaration begins at `line`: formatted code
-/// closes it with the first brace that stands as far to the right as the declaration.
+/// The line that ends the body of the function whose declaration begins at `line`. In formatted
+/// code, it is the first closing brace with the indentation of the declaration.
 std::size_t last_of_function(const std::vector<std::string>& lines, std::size_t line) {
   const std::string brace = std::string(lines[line].find_first_not_of(' '), ' ') + "}";
-  // A handler of the whole function is a part of it.
+  // A handler (`catch`) of the whole function is part of it.
   const auto is_last = [&](const std::string& text) {
     return text.starts_with(brace) && !text.ends_with('{');
   };
@@ -86,8 +86,8 @@ bool opens_scope(const std::string& declaration) {
           !std::regex_search(declaration, call));
 }
 
-/// Whether such a declaration is one of a function, or a lambda with a name of its own, and no
-/// value in braces.
+/// True if such a declaration is of a function or of a named lambda, and false if it is of a value
+/// in braces.
 bool is_function(const std::string& declaration) {
   static const std::regex parameters("^\\s*template <.*?> ");
   const std::string rest = std::regex_replace(declaration, parameters, "");
@@ -115,7 +115,7 @@ std::vector<Finding> long_functions(const SourceFile& file) {
     }
     if (opens_scope(declaration)) continue;
     const bool has_body = is_function(declaration);
-    // The declaration may begin behind a brace that ends something else.
+    // The declaration may begin after a brace that ends something else.
     i = std::max(i, has_body ? last_of_function(lines, first) : last_of_value(lines, i));
     const std::size_t length = i + 1 - first;
     if (length <= longest_function || !has_body) continue;
@@ -167,7 +167,7 @@ TEST_CASE("no function is longer than seventy lines") {
 
 TEST_CASE("the length check sees functions and nothing else") {
   using Lines = std::vector<std::string>;
-  // The check's report on `before`, `count` lines of a body, and `after`.
+  // The check's findings in a file that consists of `before`, `count` lines of a body, and `after`.
   const auto said_of = [](Lines before, std::size_t count, const Lines& after) {
     before.insert(before.end(), count, "    step(1);");
     before.insert(before.end(), after.begin(), after.end());
@@ -190,7 +190,7 @@ TEST_CASE("the length check sees functions and nothing else") {
       said_of({"struct X {", "  int x = 0;", "", "  int f() {"}, 69, {"  }", "};"}).at(0);
   CHECK(in_class.place == "x.cpp:4");
   CHECK(in_class.what == "71 lines:   int f() {");
-  // The function after a value in braces is seen as well.
+  // The check also finds the function after a value in braces.
   CHECK(said_of({"const Rows rows = {{", "  1}};", "", "int f() {"}, 69, {"}"}).size() == 1);
 
   CHECK(said_of({"namespace gv {"}, 100, {"}  // namespace gv"}).empty());

@@ -15,7 +15,7 @@
 namespace gv::tidy {
 namespace {
 
-/// The lines of a page that are not in a fenced block.
+/// The lines of a page outside of fenced blocks.
 std::vector<std::string> prose_lines(const fs::path& page) {
   std::vector<std::string> lines;
   std::ifstream in(page);
@@ -30,8 +30,8 @@ std::vector<std::string> prose_lines(const fs::path& page) {
   return lines;
 }
 
-/// A heading's anchor as viewers of Markdown make it: in small letters, with hyphens for blanks and
-/// without other characters. Repeated headings are numbered there, but no link needs that here.
+/// A heading's anchor as Markdown viewers make it: in small letters, with hyphens for blanks and
+/// without other characters. Viewers number repeated headings, but no link needs that here.
 std::string anchor_of(const std::string& heading) {
   static const std::regex link(R"(\[([^\]]*)\]\([^)]*\))");
   std::string anchor;
@@ -55,12 +55,12 @@ std::set<std::string> anchors_of(const fs::path& page) {
   return anchors;
 }
 
-/// A page's text without code, in which brackets are no links.
+/// A page's text without code, because brackets in code are not links.
 std::string prose_of(const fs::path& page) {
   std::string text;
   bool is_code = false;
   for (const std::string& line : prose_lines(page)) {
-    if (line.empty()) is_code = false;  // Code does not go beyond its paragraph.
+    if (line.empty()) is_code = false;  // Code ends with its paragraph at the latest.
     for (const char c : line) {
       if (c == '`') {
         is_code = !is_code;
@@ -73,7 +73,7 @@ std::string prose_of(const fs::path& page) {
   return text;
 }
 
-/// Links of a page that lead nowhere. `anchors` keeps the headings of the pages read so far.
+/// The broken links of a page. `anchors` caches the headings of pages read so far.
 std::vector<Finding> broken_links(const fs::path& page,
                                   std::map<fs::path, std::set<std::string>>& anchors) {
   static const std::regex link(R"(\]\(([^)\s]+)\))");

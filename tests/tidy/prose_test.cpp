@@ -22,9 +22,9 @@ std::string comment_of(const std::string& line) {
                          : line.find_first_not_of("/< ", at));
 }
 
-/// Words that a native reader stumbles over, each once with its neighbours.
+/// Words that make a native reader stumble, each with the words around it.
 std::vector<Finding> stilted(const std::string& place, const std::string& prose) {
-  // Written in two parts, so that this file does not find itself.
+  // These are written in two parts, so that the test does not find its own file.
   static const std::regex words(std::string(R"re(\b(who)re") + R"re(ever|so m)re" +
                                     R"re(any|of those th)re" + R"re(at|an)re" +
                                     R"re(ew|there and b)re" + R"re(ack|what c(ame|omes) o)re" +

@@ -32,7 +32,8 @@ std::vector<NamedTest> tests_in_table() {
   return tests;
 }
 
-/// The sources of a folder of tests as one line, with strings that go on over lines joined.
+/// The sources of a folder of tests as one line, in which strings that continue on the next line
+/// are joined.
 std::string joined_sources(const std::string& folder) {
   std::string all;
   for (const auto& entry : fs::directory_iterator(root / "tests" / folder)) {

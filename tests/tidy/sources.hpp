@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 inline const fs::path root = GRAPEVINE_SOURCE_DIR;
 
 struct SourceFile {
-  std::string path;  ///< From the project's root.
+  std::string path;  ///< The path from the project's root.
   std::vector<std::string> lines;
 };
 
@@ -48,7 +48,7 @@ inline const std::vector<SourceFile>& sources() {
   return files;
 }
 
-/// All pages that people read.
+/// All pages that are written for people.
 inline std::vector<fs::path> pages() {
   std::vector<fs::path> found;
   const auto add = [&](const fs::path& path) {
@@ -63,7 +63,7 @@ inline std::vector<fs::path> pages() {
   return found;
 }
 
-/// The line without a comment at its end.
+/// The line without its trailing comment.
 inline std::string code_of(const std::string& line) { return line.substr(0, line.find("//")); }
 
 struct Finding {
@@ -77,7 +77,7 @@ inline std::string listed(const std::vector<Finding>& findings) {
   return text.str();
 }
 
-/// Lines whose code matches, in files that `concerns`.
+/// Lines with matching code in files for which `concerns` is true.
 inline std::vector<Finding> lines_matching(
     const std::string& pattern, const std::function<bool(const std::string&)>& concerns) {
   const std::regex wanted(pattern);

@@ -91,7 +91,7 @@ TEST_CASE("a batch norm's backward pass agrees with finite differences") {
     CHECK(analytic == Approx(slope(value, projected)).epsilon(1e-6).margin(1e-8));
   };
   for (std::size_t i = 0; i < x.size(); ++i) compare(x[i], d_x[i]);
-  // The six gains and biases; in training no output depends on the statistics.
+  // Compare only the six gains and biases. In training, no output depends on the statistics.
   for (std::size_t i = 0; i < 6; ++i) compare(parameters[i], gradient[i]);
 }
 
@@ -99,8 +99,7 @@ TEST_CASE("the mean gradient of peers pools their statistics by their samples") 
   OneChannel norm;
   const Doubles first = norm.gradient({1, 2}, {0, 0});
   const Doubles second = norm.gradient({0, 4, 5, -2, 3, 1}, {0, 0, 0, 0, 0, 0});
-  // A step of the whole mean gradient leads from the running statistics to those of all eight
-  // samples.
+  // A step of the whole mean gradient turns the running statistics into those of all eight samples.
   const double mean = norm.parameters[2] - (2 * first[2] + 6 * second[2]) / 8;
   const double square = norm.parameters[3] - (2 * first[3] + 6 * second[3]) / 8;
   CHECK(mean == Approx(1.75));
@@ -109,7 +108,8 @@ TEST_CASE("the mean gradient of peers pools their statistics by their samples") 
 
 TEST_CASE("mixed statistics contain what the means of peers differ by") {
   OneChannel norm;
-  // One peer has mean 0 and variance 1, another mean 2 and variance 1; the pool has variance 2.
+  // One peer has mean 0 and variance 1, and another has mean 2 and variance 1. Their samples
+  // together have variance 2.
   norm.parameters = {1, 0, (0 + 2) / 2.0, (1 + 5) / 2.0};
   const Doubles y = norm.forward({1, 3}, false);
   CHECK(y[0] == Approx(0));
@@ -155,8 +155,8 @@ TEST_CASE("running statistics come to be those of the data") {
   Model model(spec, {3, 2, 2}, 50);
   std::vector<float> parameters(model.layout().size());
   model.initialise(parameters, Rng(2));
-  CHECK(parameters[6] == 0);  // The first mean.
-  CHECK(parameters[9] == 1);  // The first mean square.
+  CHECK(parameters[6] == 0);  // The running mean of the first channel.
+  CHECK(parameters[9] == 1);  // The running mean square of the first channel.
   Optimizer optimizer({.kind = OptimizerKind::sgd}, model.layout(), model.statistics());
   Rng rng(3);
   std::vector<float> inputs(50 * 12);
@@ -169,7 +169,8 @@ TEST_CASE("running statistics come to be those of the data") {
     optimizer.step(parameters, gradient, 0);
   }
   for (std::size_t c = 0; c < 3; ++c) {
-    // 200 values of deviation 2: the mean is known to 0.14 and the mean square to about 1.
+    // 200 values of standard deviation 2: the mean has an error of 0.14 and the mean square of
+    // about 1.
     CHECK(parameters[6 + c] == Approx(3).margin(0.6));
     CHECK(parameters[9 + c] == Approx(13).margin(4));
   }

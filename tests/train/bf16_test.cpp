@@ -1,4 +1,4 @@
-// Training with factors of products rounded to bfloat16, and sums in float32.
+// Training in which products have factors rounded to bfloat16, and are summed in float32.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -48,7 +48,7 @@ Passes passes_of(Network<float>& network, const Given& given) {
   return all;
 }
 
-/// The passes of each implementation of networks.
+/// The passes of a plan through each implementation of networks.
 std::vector<Passes> all_passes(const ModelPlan& plan, const Given& given) {
   std::vector<Passes> all{passes_of(*make_plain_network<float>(plan, given.batch), given)};
   if (const auto fast = make_onednn_network(plan, given.batch)) {
@@ -67,13 +67,13 @@ double difference(const Floats& a, const Floats& b) {
   return worst / largest;
 }
 
-/// Images of ten patterns with noise, a quarter of which has a random label: no model's loss gets
-/// near zero, where a small difference would be a large part of it.
+/// Noisy images of ten patterns. A quarter of the labels are random, so no model's loss gets near
+/// zero, where a small difference would be a large part of it.
 std::shared_ptr<const DataSet> patterns(std::size_t count) {
   auto data = std::make_shared<DataSet>();
   data->shape = {1, 28, 28};
   data->classes = 10;
-  data->normalise(0.5F, 5.0F);  // Inputs of mean 0 and deviation 1.
+  data->normalise(0.5F, 5.0F);  // Inputs of mean 0 and standard deviation 1.
   Rng rng(1);
   std::vector<std::uint8_t> means(10 * 784);
   for (std::uint8_t& mean : means) mean = static_cast<std::uint8_t>(rng.below(128));
@@ -88,7 +88,7 @@ std::shared_ptr<const DataSet> patterns(std::size_t count) {
   return data;
 }
 
-/// Windows of a text in which each byte but one in eight follows from the one before.
+/// Windows of a text. Each byte follows from the one before it, except for one in eight.
 std::shared_ptr<const DataSet> text(std::size_t count) {
   auto data = std::make_shared<DataSet>();
   constexpr std::size_t context = 16;
@@ -106,7 +106,7 @@ std::shared_ptr<const DataSet> text(std::size_t count) {
   return data;
 }
 
-/// The mean loss of the second half of the steps, in which it hardly falls any more.
+/// The mean loss over the second half of the steps, in which the loss hardly falls any more.
 double loss_of(ModelSpec model, Precision precision, const std::shared_ptr<const DataSet>& data,
                std::size_t steps, double rate) {
   model.precision = precision;
@@ -134,11 +134,11 @@ TEST_CASE("numbers are rounded to the nearest bfloat16 and to even in a tie") {
 }
 
 TEST_CASE("a sum of rounded products is not rounded") {
-  // In bfloat16 the sum of a thousand times 0.01 would stop at 4.
+  // If the sum were in bfloat16, adding 0.01 a thousand times would stop at 4.
   const ModelPlan plan =
       plan_of({.kind = LayerKind::dense, .units = 1}, {1000, 1, 1}, Precision::bf16);
   Given given{.batch = 1, .parameters = Floats(1001, 1), .x = Floats(1000, 0.01F), .dy = {1}};
-  given.parameters[1000] = 0.1F;  // A bias is no factor, and is not rounded.
+  given.parameters[1000] = 0.1F;  // A bias is not a factor, so it is not rounded.
   for (const Passes& passes : all_passes(plan, given)) {
     CHECK(passes.y[0] == Approx(10.009766 + 0.1).epsilon(1e-6));
     CHECK(passes.gradient[0] == 0.010009765625F);
@@ -170,11 +170,11 @@ TEST_CASE("instructions for bfloat16 compute what rounding by hand computes") {
                       .x = normals<float>(3 * elements(in), rng),
                       .dy = normals<float>(3 * plan.outputs, rng)};
     const std::vector<Passes> all = all_passes(plan, given);
-    // Up to 540 terms are summed in another order.
+    // The implementations add up to 540 terms in different orders.
     CHECK(difference(all.back().y, all.front().y) < 2e-6);
     CHECK(difference(all.back().dx, all.front().dx) < 2e-6);
     CHECK(difference(all.back().gradient, all.front().gradient) < 2e-6);
-    // A factor is off by 2^-9 at most, and a sum of many by less.
+    // A factor is off by at most a fraction of 2^-9, and a sum of many products by less.
     const Passes exact =
         passes_of(*make_plain_network<float>(plan_of(layer, in, Precision::float32), 3), given);
     const double rounding = difference(all.back().y, exact.y);

@@ -1,4 +1,4 @@
-// The order of samples in files has every sample once, and needs few blocks at a time.
+// The order of samples in files contains every sample once, and needs few blocks at a time.
 #include "train/data/block_order.hpp"
 
 #include <algorithm>
@@ -49,14 +49,14 @@ TEST_CASE("an order of blocks is a function of its key", "[unit]") {
   const std::vector<std::uint64_t> numbers = numbers_of(BlockOrder(1000, 64, 3));
   CHECK(numbers == numbers_of(BlockOrder(1000, 64, 3)));
   CHECK(numbers != numbers_of(BlockOrder(1000, 64, 4)));
-  // Asking for places in another order gives the same numbers.
+  // The numbers do not depend on the order in which places are asked for.
   const BlockOrder order(1000, 64, 3);
   for (std::uint64_t place = 1000; place-- > 0;) REQUIRE(order.at(place) == numbers[place]);
 }
 
 TEST_CASE("as many places as a block has samples need at most four blocks", "[unit]") {
   constexpr std::uint64_t block = 64;
-  // The second size has a short last block, the third has no room for four.
+  // The second size has a short last block. The third size has fewer than four blocks.
   for (const std::uint64_t size : {64 * 40, 64 * 40 + 5, 64 * 2 + 63}) {
     for (std::uint64_t key = 0; key < 20; ++key) {
       const std::vector<std::uint64_t> numbers = numbers_of(BlockOrder(size, block, key));
@@ -84,14 +84,14 @@ TEST_CASE("the blocks near a place are those that its window needs", "[unit]") {
 }
 
 TEST_CASE("an order of blocks mixes neighbours and leaves no number where it was", "[unit]") {
-  // The place of a number is uniform over keys: chi-squared of 24 places with 23 degrees of freedom
-  // is above 49.7 with a probability of 0.001, and the draws are fixed.
+  // Over random keys, a number is equally likely at each of 24 places. Chi-squared with 23 degrees
+  // of freedom exceeds 49.7 with a probability of 0.001. The keys are fixed, so the result is, too.
   std::array<int, 24> counts{};
   for (std::uint64_t key = 0; key < 2400; ++key) ++counts[BlockOrder(24, 4, key).at(5)];
   double chi_squared = 0;
   for (const int count : counts) chi_squared += (count - 100.0) * (count - 100.0) / 100;
   CHECK(chi_squared < 49.7);
-  // Half of the samples of any window come from each of its two blocks.
+  // This window takes half of its samples from each of its two blocks.
   const std::vector<std::uint64_t> numbers = numbers_of(BlockOrder(4096, 256, 1));
   const std::uint64_t first = numbers[128] / 256;
   const auto of_first = std::count_if(numbers.begin() + 128, numbers.begin() + 384,

@@ -86,7 +86,7 @@ Layout small_layout() {
   return layout;
 }
 
-/// Saves eight parameters whose values are `step`.
+/// Saves eight parameters, each with the value `step`.
 std::string save(const fs::path& folder, std::uint64_t step, std::size_t keep) {
   const std::vector<float> parameters(8, static_cast<float>(step));
   OptimizerState state;
@@ -301,13 +301,13 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
       tensor("\"F32\"", "[1]", "[0]"),
       tensor("\"F32\"", "[1]", "[0,4,8]"),
       tensor("\"F32\"", "[1]", "4"),
-      // Products that wrap around to one element in 64 bits.
+      // The products of these shapes wrap around to one element in 64 bits.
       tensor("\"F32\"", "[4294967296,4294967296]", "[0,4]"),
       tensor("\"F32\"", "[4611686018427387905]", "[0,4]"),
       tensor("\"F32\"", "[18446744073709551617]", "[0,4]"),
       R"({"w":{"dtype":"F32","shape":[1]}})",
       R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":0}})",
-      // Two tensors that share bytes, and a name that occurs twice.
+      // Here two tensors share bytes, and a name occurs twice.
       R"({"v":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
       R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
@@ -320,7 +320,7 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
     INFO(header.substr(0, 100));
     CHECK(problem(foreign(header, four)) != "");
   }
-  // Names that the parser would compare for minutes, of tensors or in the metadata.
+  // Names that a parser without a limit would compare for minutes.
   std::string names;
   for (int i = 0; i < 30'000; ++i) names += ",\"" + std::to_string(i) + "\":\"\"";
   const std::string table = "{" + names.substr(1) + "}";
@@ -334,7 +334,7 @@ TEST_CASE("a hostile header is refused with a reason", "[unit]") {
 }
 
 TEST_CASE("one of the two checksums alone is refused", "[unit]") {
-  // Otherwise damage to a checksum's name would switch the check off.
+  // If one checksum were enough, damage to the name of a checksum would switch off its check.
   const Folder folder;
   const fs::path file = folder.path() / "a.safetensors";
   const std::string entry = R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
@@ -376,8 +376,8 @@ TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[
 }
 
 TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
-  // Each of the two files is synced, and then its folder. A file that may not be on the disk does
-  // not get its final name, and the one that existed before counts.
+  // Each of the two files is synced, and the folder after each. A file that may not be on the disk
+  // does not get its final name, and the previous checkpoint counts.
   constexpr int syncs_of_a_save = 4;
   for (int failing = 1; failing <= syncs_of_a_save; ++failing) {
     const Folder folder;
@@ -480,7 +480,7 @@ TEST_CASE("a leftover of a crash is not loaded", "[unit]") {
   const Folder folder;
   REQUIRE(save(folder.path(), 1, 3) == "");
   write(folder.path() / "step-0000000002.safetensors.4711.tmp", "half");
-  // This file is written first. Without its partner it does not count.
+  // This file is written first. Without the other file of its checkpoint it does not count.
   fs::copy_file(folder.path() / "step-0000000001.optimizer.safetensors",
                 folder.path() / "step-0000000002.optimizer.safetensors");
   const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
@@ -498,7 +498,7 @@ TEST_CASE("a torn or altered or incomplete checkpoint gives way to the one befor
   cut_in_half(file(5, ".safetensors"));
   cut_in_half(file(4, ".optimizer.safetensors"));
   fs::remove(file(3, ".optimizer.safetensors"));
-  // Valid in itself, but from another save.
+  // This file is valid in itself, but it is from another save.
   fs::copy_file(file(1, ".optimizer.safetensors"), file(2, ".optimizer.safetensors"),
                 fs::copy_options::overwrite_existing);
   const LoadedCheckpoint loaded = load_newest_checkpoint(folder.path(), small_layout());
@@ -535,8 +535,7 @@ TEST_CASE("a checkpoint that is not taken over gives way to the one before", "[u
 }
 
 TEST_CASE("a save never deletes itself in favour of checkpoints of later steps", "[unit]") {
-  // A torn newest checkpoint, or one from another run, has a higher step than a run that starts
-  // over.
+  // A torn checkpoint, or one from another run, may have a higher step than a run that starts over.
   const Folder folder;
   for (const std::uint64_t step : {30, 40}) {
     REQUIRE(save(folder.path(), step, 2) == "");
@@ -568,7 +567,7 @@ TEST_CASE("a checkpoint of another model is refused", "[unit]") {
     CHECK_FALSE(loaded.checkpoint);
     CHECK(loaded.refused.size() == 1);
   }
-  // The order of tensors in the file does not matter, only their names.
+  // Tensors may have any order in the file, because only their names matter.
   reordered.add("dense1.bias", {2});
   reordered.add("dense1.weight", {2, 3});
   CHECK(load_newest_checkpoint(folder.path(), reordered).checkpoint);

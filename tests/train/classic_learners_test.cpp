@@ -1,4 +1,4 @@
-// Classic learners: hinge loss, logistic and linear regression, against numbers that are known.
+// Classic learners: hinge loss, logistic and linear regression, compared with known numbers.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -26,8 +26,8 @@ constexpr double decay = 0.1;
 
 using Loss = std::function<LossSum(std::span<const double>, std::span<double>)>;
 
-/// The mean loss of the two outputs -w x / 2 and w x / 2, which differ by w x, plus decay / 2 w w;
-/// and its gradient.
+/// Returns the mean loss of weights w, plus decay / 2 |w|^2. The two outputs for a point x are -w x
+/// / 2 and w x / 2, which differ by w x. Also computes the gradient.
 double loss_of(const Point& w, const Loss& loss, Point* gradient = nullptr) {
   std::vector<double> outputs;
   for (const Point& x : points) {
@@ -58,7 +58,7 @@ LossSum logistic(std::span<const double> outputs, std::span<double> d) {
 }  // namespace
 
 TEST_CASE("hinge loss is what a margin lacks of one and moves the label and its best rival") {
-  // Margins of 2, exactly 1, 0.5 and -3, and a tie of two rivals.
+  // Margins of 2, 1, 0.5 and -3, and then one with two equal rivals.
   const std::vector<double> outputs = {3, 1, 0, 0, 1, -5, 1, 0.5, -1, 0, 1, 3, 2, 2, 0};
   const std::vector<std::int32_t> wanted = {0, 1, 0, 0, 2};
   std::vector<double> d(outputs.size(), 9);
@@ -72,7 +72,8 @@ TEST_CASE("hinge loss is what a margin lacks of one and moves the label and its 
 }
 
 TEST_CASE("descent on hinge loss is Pegasos and comes to the support vector machine") {
-  // Pegasos (Shalev-Shwartz 2007): full batches with the rate 1 / (decay t).
+  // Step t of Pegasos (Shalev-Shwartz 2007) takes a full batch with the learning rate 1 / (decay
+  // t).
   Point w{};
   Point gradient{};
   const std::vector<Point> first = {{12.1875, 11.875}, {6.09375, 5.9375}};

@@ -31,7 +31,7 @@ Batch batch_of(std::span<const float> points) {
   return {.inputs = points, .labels = {}, .targets = {}, .size = points.size() / width};
 }
 
-/// Parameters with these first centres, each with a count of one.
+/// Parameters whose first centres are `centres`, each with a count of one.
 Floats centred(Floats centres) {
   centres.insert(centres.end(), centres.size() / width, 1.0F);
   return centres;
@@ -43,7 +43,7 @@ std::array<float, width> centre(const Floats& parameters, std::size_t j) {
   return {parameters[j * width] / count, parameters[j * width + 1] / count};
 }
 
-/// One step of plain descent. Returns the sum of the squared distances before it.
+/// Takes one step of plain descent. Returns the sum of the squared distances before the step.
 double step(Model& model, Floats& parameters, std::span<const float> points, float rate) {
   Floats gradient(parameters.size());
   Rng rng(1);
@@ -80,20 +80,22 @@ TEST_CASE("inertia never rises in Lloyd's steps") {
   double first = 0;
   for (int i = 0; i < 30; ++i) {
     const double now = model.gradient(parameters, all, gradient, rng).loss;
-    CHECK(now <= before * (1 + 1e-5));  // Distances are floats.
+    CHECK(now <= before * (1 + 1e-5));  // The margin allows for distances in float.
     before = now;
     if (i == 0) first = now;
     for (std::size_t j = 0; j < parameters.size(); ++j) parameters[j] -= gradient[j];
   }
   CHECK(before < 0.8 * first);
-  // The generator's own noise is 1 in each of four numbers, half of whose squares is 2 a sample.
+  // The generator's noise has variance 1 in each of four numbers. The loss is half of the sum of
+  // their squares, which is 2 for each sample.
   CHECK(before / 500 < 2.6);
 }
 
 TEST_CASE("rates of one over t are mini-batch k-means with counts") {
   Model model(clusters(k), {width, 1, 1}, 2);
   Floats parameters = centred({0, 0, 8, 8});
-  // The first step forgets the start, and all later steps give every batch the same weight.
+  // The first step, with rate 1, discards the start. All later steps give every batch the same
+  // weight.
   step(model, parameters, Floats{0, 1, 8, 9}, 1);
   step(model, parameters, Floats{1, 0, 9, 8}, 0.5F);
   CHECK(centre(parameters, 0) == std::array{0.5F, 0.5F});
@@ -105,7 +107,7 @@ TEST_CASE("the mean gradient of peers makes the centres of all their samples") {
   const Floats start = centred({0, 0, 9, 9});
   Floats whole = start;
   step(model, whole, corners, 1);
-  // Peers with one and with five samples, which are their weights.
+  // The two peers have one and five samples, which are their weights.
   Floats both(start.size());
   Floats gradient(start.size());
   Rng rng(1);
@@ -124,7 +126,8 @@ TEST_CASE("the mean gradient of peers makes the centres of all their samples") {
 }
 
 TEST_CASE("a mean of sums and counts weighs centres by their samples") {
-  // Sums of 10 from one sample and of 30 from nine make 4. The mean of centres would be 6.67.
+  // One sample with a sum of 10 and nine with a sum of 30 have a centre of 4. The mean of the two
+  // centres would be 6.67.
   Model model(clusters(1), {1, 1, 1}, 1);
   const Floats mixed = {(10.0F + 30.0F) / 2, (1.0F + 9.0F) / 2};
   const Floats input = {4};

@@ -100,7 +100,8 @@ TEST_CASE("a model that is sure of its answers computes no subnormal numbers") {
     for (std::size_t row = 0; row < batch_size; ++row) {
       const std::span<const float> own = logits.subspan(row * 10, 10);
       const float largest = *std::ranges::max_element(own);
-      // Such a probability is 1.6e-38, and subnormal once it is divided by the batch.
+      // A logit that is 87 below the largest has a probability of 1.6e-38. Divided by the batch, it
+      // is subnormal.
       smallest_probabilities += static_cast<int>(
           std::ranges::count_if(own, [&](float logit) { return logit - largest < -87; }));
     }

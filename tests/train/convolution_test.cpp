@@ -1,4 +1,4 @@
-// Every way to compute a convolution against sums written out, and what each refuses.
+// Every method of convolution, compared with directly computed sums, and what each method refuses.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -52,8 +52,8 @@ struct Given {
   std::vector<double> parameters, x, dy;
 };
 
-/// A convolution by its definition: y(o, i, j) = b(o) + the sum over c, k, l of w(o, c, k, l) x(c,
-/// i s + k - p, j s + l - p).
+/// A convolution by its definition, for stride s and padding p: y(o, i, j) = b(o) + the sum over c,
+/// k, l of w(o, c, k, l) x(c, i s + k - p, j s + l - p).
 Passes<double> written_out(const LayerPlan& plan, const Given& given) {
   const auto [channels, height, width] = plan.in;
   const LayerSpec& spec = plan.spec;
@@ -70,7 +70,7 @@ Passes<double> written_out(const LayerPlan& plan, const Given& given) {
         for (std::size_t tap = 0; tap < channels * k * k; ++tap) {
           const std::size_t y = place / plan.out[2] * spec.stride + tap / k % k - spec.padding;
           const std::size_t x = place % plan.out[2] * spec.stride + tap % k - spec.padding;
-          if (y >= height || x >= width) continue;  // Below zero it wraps to a huge number.
+          if (y >= height || x >= width) continue;  // Numbers below zero wrap to huge ones.
           const std::size_t from = ((n * channels + tap / (k * k)) * height + y) * width + x;
           const std::size_t weight = plan.weight + o * channels * k * k + tap;
           all.y[at] += given.parameters[weight] * given.x[from];
@@ -101,7 +101,8 @@ Passes<T> passes_of(Network<T>& network, const Given& given) {
   return all;
 }
 
-/// The largest difference in any of the three results, relative to the largest value in it.
+/// The largest difference in any of the three results, relative to the largest value in that
+/// result.
 template <class T>
 double difference(const Passes<T>& found, const Passes<double>& expected) {
   double worst = 0;
@@ -149,7 +150,8 @@ TEST_CASE("convolutions by unrolled windows and by spectra are those by the defi
       const ModelPlan plan = plan_of(spec, in);
       const Given given(plan, 2);
       INFO(convolution_names[method] << ' ' << name_of(plan.layers[0]));
-      // Sums of up to 75 terms in double; a transform's error grows with the logarithm of its size.
+      // Direct sums have up to 75 terms in double. A transform's error grows with the logarithm of
+      // its size.
       CHECK(difference(passes_of(*make_plain_network<double>(plan, 2), given),
                        written_out(plan.layers[0], given)) < 1e-13);
     });
@@ -177,15 +179,13 @@ TEST_CASE("every method in float differs from the definition by rounding alone")
                                    static_cast<std::size_t>(stride), 1, method);
       Problems problems;
       const ModelPlan plan = plan_model({.layers = {spec}}, {18, 14, 13}, problems);
-      if (!problems.empty())
-        continue;  // A method that does not support this shape or this
-                   // processor.
+      if (!problems.empty()) continue;  // This method does not support the shape or the processor.
       const Given given(plan, 4);
       auto network = make_onednn_network(plan, 4);
       if (!network) network = make_plain_network<float>(plan, 4);
       INFO(convolution_names[method] << ' ' << name_of(plan.layers[0]));
-      // Up to 882 terms with 6e-8 each: the error of sums grows with the root of their number.
-      // Winograd's transforms multiply by numbers up to 10 and lose one digit more.
+      // Up to 882 terms have an error of 6e-8 each. The error of a sum grows with the root of their
+      // number. Winograd's transforms multiply by numbers up to 10 and lose another digit.
       CHECK(difference(passes_of(*network, given), written_out(plan.layers[0], given)) <
             (method == Method::winograd ? 2e-5 : 2e-6));
     }
@@ -195,7 +195,7 @@ TEST_CASE("every method in float differs from the definition by rounding alone")
 TEST_CASE("a convolution by spectra with a kernel of one element shifts the image") {
   const LayerPlan plan = plan_of(convolution(1, 3, 1, 1, Method::fft), {1, 6, 7}).layers[0];
   std::vector<double> parameters(plan.end);
-  parameters[2] = 1;  // The first row's last element.
+  parameters[2] = 1;  // The last element of the kernel's first row.
   Rng rng(2);
   const auto x = normals<double>(42, rng);
   std::vector<double> y(42);
@@ -210,7 +210,7 @@ TEST_CASE("a transform of many images gives each one's spectrum and goes back") 
   for (const std::size_t side : {1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 27, 32}) {
     INFO(side);
     CHECK(Fourier<double>::side_for(side) == side);
-    // A whole block and a part of one with an odd number of images.
+    // The images fill a whole block and a part of another, with an odd number of images.
     constexpr std::size_t images = 32 + 19;
     const std::size_t frequencies = Fourier<double>::frequencies(side);
     Rng rng(side);
@@ -224,7 +224,7 @@ TEST_CASE("a transform of many images gives each one's spectrum and goes back") 
     };
     fourier.forward(images, side, load, spectra.data());
     for (const std::size_t image : {std::size_t{0}, std::size_t{17}, images - 1}) {
-      const std::size_t f = frequencies - 1;  // The last row, and half of the columns.
+      const std::size_t f = frequencies - 1;  // The last row, and column side / 2.
       std::complex<double> sum = 0;
       for (std::size_t place = 0; place < side * side; ++place) {
         const double turns =

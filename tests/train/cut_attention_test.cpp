@@ -1,4 +1,4 @@
-// Attention whose heads several members share, against the whole layer.
+// Attention whose heads several members share, compared with the whole layer.
 #include "train/layers/cut_attention.hpp"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ struct AttentionProblem {
 
 struct AttentionResult {
   std::vector<double> y, dx, gradient;
-  std::vector<std::vector<double>> summands;  ///< Summands of the outputs.
+  std::vector<std::vector<double>> summands;  ///< Each member's summand of the outputs.
 };
 
 AttentionResult run_heads(const AttentionProblem& p, const std::vector<Range>& cut) {

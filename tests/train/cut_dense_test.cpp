@@ -1,4 +1,4 @@
-// Dense layers that several members share, against the same layers in one piece.
+// Dense layers that several members share, compared with the same layers in one piece.
 #include "train/layers/cut_dense.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// Every way to divide `grains` into consecutive ranges of `members` members.
+/// Every way to cut `grains` into consecutive ranges for `members` members.
 std::vector<std::vector<Range>> all_cuts(std::size_t grains, std::size_t members) {
   std::vector<std::vector<Range>> cuts;
   std::vector<Range> begun;
@@ -36,7 +36,7 @@ std::vector<std::vector<Range>> all_cuts(std::size_t grains, std::size_t members
   return cuts;
 }
 
-/// What the members of a group do between their passes, in the order of their ranges.
+/// Adds the members' parts in the order of their ranges, as a group does between its passes.
 template <class T>
 std::vector<T> summed(const std::vector<std::vector<T>>& parts) {
   std::vector<T> sum = parts.front();
@@ -46,7 +46,7 @@ std::vector<T> summed(const std::vector<std::vector<T>>& parts) {
   return sum;
 }
 
-/// Columns [part.begin, part.end) of rows of `width` values.
+/// Columns [part.begin, part.end) of all rows, which have `width` values each.
 template <class T>
 std::vector<T> columns(const std::vector<T>& whole, std::size_t width, const Range& part) {
   std::vector<T> own;
@@ -85,7 +85,7 @@ struct DenseProblem {
 template <class T>
 struct Result {
   std::vector<T> y, dx, dw, db;
-  std::vector<std::vector<T>> summands;  ///< Summands of the pass that ends with a sum.
+  std::vector<std::vector<T>> summands;  ///< Each member's summand of the pass with a sum.
 
   friend bool operator==(const Result& a, const Result& b) {
     return a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db;
@@ -131,7 +131,7 @@ Result<T> run_cut(const DenseProblem<T>& p, DenseCut cut, const std::vector<Rang
   return result;
 }
 
-/// The layer in one piece.
+/// Runs the layer in one piece.
 template <class T>
 Result<T> run_whole(const DenseProblem<T>& p) {
   Problems none;
@@ -202,7 +202,8 @@ TEST_CASE("a cut dense layer is as near to the whole one as sums in another orde
   const Result<float> whole = run_whole(p);
   const auto check_near = [](const std::vector<float>& a, const std::vector<float>& b,
                              std::size_t products) {
-    // A sum of products of two normal numbers may be off by 8e-6 times the root of their number.
+    // A sum of products of two normal numbers may be off by 8e-6 times the root of the number of
+    // products.
     const double bound = 8e-6 * std::sqrt(static_cast<double>(products));
     for (std::size_t i = 0; i < a.size(); ++i) {
       REQUIRE(std::abs(static_cast<double>(a[i]) - b[i]) <= bound);

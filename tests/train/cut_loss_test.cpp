@@ -1,4 +1,4 @@
-// A cross-entropy whose classes several members share, against the whole one.
+// A cross-entropy whose classes several members share, compared with the whole one.
 #include "train/layers/cut_loss.hpp"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Convolutions and pools whose images several members share by rows, against whole images.
+// Convolutions and pools whose images several members share by rows, compared with whole images.
 #include "train/layers/cut_rows.hpp"
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 
 LayerPlan plan_of(const LayerSpec& spec, const SampleShape& in) {
   Problems problems;
-  // A dense layer behind it, since a model has parameters.
+  // A dense layer follows, because a model must have parameters.
   const ModelPlan plan =
       plan_model({.layers = {spec, {.kind = LayerKind::dense, .units = 1}}}, in, problems);
   REQUIRE(problems.empty());
   return plan.layers.front();
 }
 
-/// Consecutive ranges in proportion to `weights`; the rest goes to the last one.
+/// Consecutive ranges in proportion to `weights`. The last range also gets the remainder.
 std::vector<Range> strips(std::size_t rows, const std::vector<std::size_t>& weights) {
   std::size_t sum = 0;
   for (const std::size_t weight : weights) sum += weight;
@@ -48,7 +48,7 @@ struct Given {
   LayerPlan layer;
   std::size_t batch = 1;
   std::vector<float> parameters, x, dy;
-  std::vector<LayerPlan> followers = {};  ///< Layers that follow in the strips of the first one.
+  std::vector<LayerPlan> followers = {};  ///< Layers after the first, in the same strips.
 
   std::vector<LayerPlan> layers() const {
     std::vector<LayerPlan> all{layer};
@@ -57,7 +57,7 @@ struct Given {
   }
 };
 
-/// A convolution with layers that follow it.
+/// Random inputs for a convolution and the layers that follow it.
 Given given_with(const std::vector<LayerSpec>& specs, const SampleShape& in, std::size_t batch) {
   Problems problems;
   std::vector<LayerSpec> model = specs;
@@ -66,7 +66,8 @@ Given given_with(const std::vector<LayerSpec>& specs, const SampleShape& in, std
   REQUIRE(problems.empty());
   Given all{.layer = plan.layers.front(), .batch = batch};
   all.followers.assign(plan.layers.begin() + 1, plan.layers.end() - 1);
-  // Not dyadic data: many outputs would be 0, where a rounding error decides about a gradient.
+  // The data are not dyadic. With dyadic data many outputs would be 0, where a rounding error
+  // decides whether a gradient passes.
   Rng rng(1);
   all.parameters = normals<float>(all.layer.end, rng);
   all.x = normals<float>(batch * elements(in), rng);
@@ -102,7 +103,8 @@ Passes whole_pass(const Given& all) {
   return passes;
 }
 
-/// Copies rows of every plane of `from`, which has the rows `have`, to `to`, or adds them.
+/// Copies or adds `rows` of every plane from `from`, which holds the rows `have`, to `to`, which
+/// holds the rows `into`.
 void move_rows(const std::vector<float>& from, const Range& have, std::vector<float>& to,
                const Range& into, const Range& rows, std::size_t width, bool adds) {
   if (have.empty() || into.empty()) return;
@@ -116,7 +118,7 @@ void move_rows(const std::vector<float>& from, const Range& have, std::vector<fl
   }
 }
 
-/// The same passes of all layers, by the network that whole images go through.
+/// The same passes of all layers, computed by the network for whole images.
 Passes whole_passes(const Given& all) {
   const std::vector<LayerPlan> layers = all.layers();
   const ModelPlan plan{.layers = layers,
@@ -134,7 +136,7 @@ Passes whole_passes(const Given& all) {
   return passes;
 }
 
-/// The passes by members with these strips of outputs, each of which reads the rows that it needs.
+/// The passes by members with these strips of outputs. Each member reads the rows that it needs.
 Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
   const std::vector<LayerPlan> layers = all.layers();
   const LayerPlan& layer = layers.back();
@@ -167,7 +169,7 @@ Passes cut_pass(const Given& all, const std::vector<Range>& outputs) {
   return passes;
 }
 
-/// The largest difference of two vectors, as a part of the largest value.
+/// The largest difference of two vectors, relative to the largest value.
 template <class T>
 double distance(const std::vector<T>& a, const std::vector<T>& b) {
   REQUIRE(a.size() == b.size());
@@ -180,7 +182,7 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return apart / largest;
 }
 
-/// A batch norm by members with strips, against the layer over whole images.
+/// Runs a batch norm by members with strips, and compares it with the layer over whole images.
 template <class T>
 void check_batch_norm(double tolerance) {
   const LayerPlan plan = plan_of({.kind = LayerKind::batch_norm}, {3, 6, 4});
@@ -387,7 +389,7 @@ TEST_CASE("a batch norm stays a norm whatever other members say of their rows") 
   const auto statistics_after = [&](const std::vector<float>& told) {
     std::vector<float> out(in.size());
     norm.forward(parameters.data(), in.data(), told.data(), out.data(), 2);
-    // No value of a channel is farther from its mean than this many deviations.
+    // No value of a channel is farther from its mean than sqrt(48) standard deviations.
     for (const float value : out) CHECK(std::abs(value) <= std::sqrt(48.0F) * 1.01F);
     std::vector<float> gradient(4);
     norm.write_gradient(parameters.data(), in.data(), d_out.data(), gradient.data(), 2);
@@ -395,7 +397,8 @@ TEST_CASE("a batch norm stays a norm whatever other members say of their rows") 
   };
   const std::vector<float> honest = statistics_after(sum);
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = i % 2 == 0 ? 0x1p40F : -0x1p40F;
-  // What it adds to the running statistics is of its own rows, or it would be blamed for others.
+  // A member's part of the running statistics comes from its own rows. Otherwise it would be blamed
+  // for the errors of others.
   CHECK(statistics_after(sum) == honest);
 }
 
@@ -406,11 +409,11 @@ TEST_CASE("a norm stays a norm whatever other members say of their rows") {
   StripNorm<float> norm(plan, {{0, 3}, {3, 6}}, 0);
   std::vector<float> sum(norm.floats(1));
   norm.give(in.data(), sum.data(), 1);
-  // Another member writes into every place.
+  // Another member overwrites every place.
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = i % 2 == 0 ? 0x1p40F : -0x1p40F;
   std::vector<float> out(in.size());
   norm.forward(parameters.data(), in.data(), sum.data(), out.data(), 1);
-  // No value of a whole image is farther from its mean than this many deviations.
+  // No value of a whole image is farther from its mean than sqrt(24) standard deviations.
   for (const float value : out) CHECK(std::abs(value) <= std::sqrt(24.0F) * 1.01F);
 }
 

@@ -42,8 +42,8 @@ inline std::string idx(const std::vector<std::uint32_t>& sides, const std::strin
   return file + content;
 }
 
-/// Gzip data of one stored block (RFC 1951, 1952), so that the test needs no compressor. At most
-/// 65535 bytes.
+/// Gzip data with one stored block (RFC 1951, 1952), so that tests need no compressor. Takes at
+/// most 65535 bytes.
 inline std::string gzip(const std::string& content) {
   std::uint32_t crc = ~0u;
   for (const char c : content) {

@@ -21,8 +21,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-/// All problems, one on each line. Checks that refused input has no data and accepted input has no
-/// problems.
+/// All problems, one on each line. Checks that data are present exactly if there are no problems.
 std::string said(const LoadedDataSet& loaded) {
   REQUIRE((loaded.data == nullptr) == !loaded.problems.empty());
   std::string lines;

@@ -20,7 +20,7 @@
 namespace gv {
 namespace {
 
-/// `count` samples whose only feature is their index, with labels in turn.
+/// `count` samples whose only feature is their index. Their labels cycle through the classes.
 std::shared_ptr<DataSet> numbered(std::size_t count, std::size_t classes) {
   auto data = std::make_shared<DataSet>();
   data->shape = {1, 1, 1};
@@ -42,8 +42,7 @@ Batch batch_of_step(Sampler& sampler, std::uint64_t step, std::size_t size) {
   return sampler.batch(sampler.after_batches(step, size), size);
 }
 
-/// For each peer, the fraction of its samples that have its most frequent label; the mean over
-/// peers.
+/// The fraction of a peer's samples that have the peer's most frequent label, averaged over peers.
 double skew(const std::vector<std::vector<std::uint32_t>>& shards, const DataSet& data) {
   double sum = 0;
   for (const auto& shard : shards) {
@@ -112,7 +111,7 @@ TEST_CASE("generated images have classes that differ in their patterns") {
   CHECK(std::ranges::equal(sample(0), sample(2)));
   CHECK(squares / 2048 == Approx(1).margin(0.7));
   CHECK(distance / 2048 > 0.5);
-  // Four waves of magnitude sqrt(1 / 2), the shortest of which is eight pixels long.
+  // An image is a sum of four waves of magnitude sqrt(1 / 2). The shortest is eight pixels long.
   CHECK(change < 4 * std::sqrt(0.5) * 2 * 3.15 / 8);
 }
 
@@ -138,8 +137,7 @@ TEST_CASE("generated samples depend on seed and stream alone", "[unit]") {
 }
 
 TEST_CASE("nearest centres tell about nine in ten generated samples apart", "[unit]") {
-  // The centres of one seed can be closer together than those of another, so the promise is about
-  // the mean.
+  // Some seeds have closer centres than others, so the promise is about the mean over seeds.
   constexpr std::uint64_t seeds = 10;
   double mean = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
@@ -258,7 +256,7 @@ TEST_CASE("prefetching changes no batch", "[unit]") {
   Sampler ahead(data, 1, 0);
   for (std::uint64_t step = 0; step < 20; ++step) {
     const Batch got = batch_of_step(ahead, step, 5);
-    // The views stay valid during a prefetch of the next batch or of another one.
+    // The views of a batch stay valid while the next batch or another one is prefetched.
     ahead.prefetch(ahead.after_batches(step + (step % 3 == 0 ? 7 : 1), 5), step % 4 == 0 ? 4 : 5);
     const Batch expected = batch_of_step(plain, step, 5);
     CHECK(inputs(got) == inputs(expected));
@@ -291,7 +289,7 @@ TEST_CASE("an epoch shows a sample at most once and leaves out another tail each
     CHECK(shown.size() == 20);
     epochs.insert(shown);
   }
-  CHECK(epochs.size() > 5);  // With ten draws of 3 out of 23, the same tail twice is already rare.
+  CHECK(epochs.size() > 5);  // Each epoch leaves out 3 of 23 samples, rarely the same 3.
 }
 
 TEST_CASE("peers seeds and epochs have orders of their own", "[unit]") {
@@ -322,8 +320,8 @@ TEST_CASE("a keyed permutation has every number once, in an order of its key", "
     CHECK(seen.size() == size);
     CHECK(*seen.rbegin() == size - 1);
   }
-  // The place of a number is uniform over keys: chi-squared of 20 places with 19 degrees of freedom
-  // is above 43.8 with a probability of 0.001, and the draws are fixed.
+  // Over random keys, a number is equally likely at each of 20 places. Chi-squared with 19 degrees
+  // of freedom exceeds 43.8 with a probability of 0.001. The keys are fixed, so the result is, too.
   std::array<int, 20> counts{};
   for (std::uint64_t key = 0; key < 2000; ++key) ++counts[KeyedPermutation(20, key).at(3)];
   double chi_squared = 0;
@@ -340,7 +338,7 @@ TEST_CASE("leased data have one order for all peers, and nothing is left out", "
     const std::vector<float> batch = inputs(one.batch(position, 5));
     passes.insert(passes.end(), batch.begin(), batch.end());
   }
-  // Chunks may be read in any order, and a batch reaches into the next pass.
+  // Chunks may be read in any order. This batch reaches into the next pass.
   const std::vector<float> across = inputs(other.batch(20, 5));
   CHECK(std::ranges::equal(across, std::span(passes).subspan(20, 5)));
   CHECK(inputs(other.batch(0, 5)) == std::vector(passes.begin(), passes.begin() + 5));
@@ -362,7 +360,8 @@ TEST_CASE("batches of any sizes follow each other through an epoch's order", "[u
     const std::size_t wanted = 1 + rng.below(10);
     const std::uint64_t next = sampler.after(position, wanted);
     const std::uint64_t begin = next - wanted;
-    // The batch begins where the last one ended or, if it would not fit, at the next epoch.
+    // A batch begins where the last one ended or, if the rest of the epoch is too short for it,
+    // with the next epoch.
     if (position / size == begin / size) {
       CHECK(begin == position);
     } else {
@@ -383,7 +382,7 @@ TEST_CASE("the position after many batches of a size is where they lead one by o
   for (const std::size_t size : {1u, 5u, 12u, 22u, 23u, 24u, 60u}) {
     std::uint64_t position = 0;
     for (std::uint64_t count = 0; count < 60; ++count) {
-      // The end of an epoch and the start of the next are the same position to a batch.
+      // A batch gets the same position from the end of an epoch as from the start of the next one.
       CHECK(sampler.after(position, size) ==
             sampler.after(sampler.after_batches(count, size), size));
       position = sampler.after(position, size);

@@ -21,7 +21,7 @@ struct Dyadic {
   }
 };
 
-/// The sum of (i + 1) v_i, by which results are compared with known ones.
+/// The sum of (i + 1) v_i, a figure for comparing results with known ones.
 template <class T>
 double checksum(const std::vector<T>& values) {
   double sum = 0;

@@ -1,4 +1,4 @@
-// R2 of models with known errors, against its formula worked out by hand.
+// R2 of models with known errors, compared with its formula worked out by hand.
 #include "train/evaluation.hpp"
 
 #include <catch2/catch.hpp>
@@ -35,10 +35,10 @@ double r2_of(float slope, float offset, const DataSet& data) {
 TEST_CASE("R2 is one minus the squared errors over the squared distances from the means",
           "[unit]") {
   // The errors are 0, 0, 0 and 1. The mean is 4.25, and the squared distances add up to 26.75. The
-  // second target does not vary and is hit, so it adds nothing.
+  // second target does not vary and is predicted exactly, so it adds nothing.
   const DataSet data = line({1, 3, 5, 8});
   CHECK(r2_of(2, 1, data) == Approx(1 - 1 / 26.75).epsilon(1e-12));
-  // A model of the means has R2 = 0, and a worse model a lower one.
+  // A model that predicts the means has R2 = 0, and a worse model has a lower R2.
   CHECK(r2_of(0, 4.25F, data) == Approx(0).margin(1e-12));
   CHECK(r2_of(0, 8, data) == Approx(1 - (49 + 25 + 9) / 26.75).epsilon(1e-12));
 }
@@ -50,7 +50,7 @@ TEST_CASE("R2 of the least-squares line is the squared correlation", "[unit]") {
 }
 
 TEST_CASE("R2 covers more samples than one batch", "[unit]") {
-  // n = 1000 targets x with outputs x + 1/2: 1 - n / 4 / (n (n^2 - 1) / 12).
+  // n = 1000 targets x with outputs x + 1/2 have R2 = 1 - (n / 4) / (n (n^2 - 1) / 12).
   std::vector<float> targets(1000);
   for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = static_cast<float>(i);
   CHECK(r2_of(1, 0.5F, line(targets)) == Approx(1 - 3.0 / (1000.0 * 1000.0 - 1)).epsilon(1e-12));

@@ -1,4 +1,4 @@
-// A round trip through GPT-2's names and shapes, and tensors that only look like it.
+// A round trip through GPT-2's names and shapes, and tensors that only look like GPT-2's.
 #include "train/formats/gpt2.hpp"
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t vocabulary = 5;
 constexpr std::size_t many = std::size_t{1} << 62;
 
-/// A model of two blocks whose parameters count up.
+/// The tensors of a model with two blocks, whose parameters count up.
 std::vector<Tensor> transformer_tensors(bool tied) {
   const ModelSpec spec =
       transformer({.blocks = 2, .width = 4, .heads = 2, .tied = tied}, vocabulary);
@@ -48,7 +48,7 @@ TEST_CASE("a transformer under GPT-2's names comes back as it was") {
     REQUIRE(theirs.reason.empty());
     CHECK(is_gpt2(theirs.tensors));
     CHECK(!is_gpt2(tensors));
-    // Products are stored as (inputs, outputs).
+    // Weight matrices are stored as (inputs, outputs).
     const Tensor& product = named(theirs.tensors, "transformer.h.1.mlp.c_fc.weight");
     CHECK(product.shape == std::vector<std::size_t>{4, 16});
     std::vector<Tensor> ours = tensors;

@@ -16,10 +16,10 @@
 namespace gv {
 namespace {
 
-/// Largest difference between the backward pass and central differences of a random projection of
-/// the outputs, for inputs and parameters, relative to the largest derivative. In double precision
-/// with a step of 1e-5 the differences themselves have an error of about 1e-10 (truncation h^2,
-/// rounding 1e-16 / h).
+/// Largest difference between the backward pass and central differences, relative to the largest
+/// derivative, for inputs and parameters. The function is a random projection of the outputs. In
+/// double precision with a step of 1e-5, the differences themselves have an error of about 1e-10
+/// (truncation h^2, rounding 1e-16 / h).
 double gradient_error(const LayerSpec& spec, const SampleShape& in, std::uint64_t seed) {
   Problems problems;
   const ModelPlan plan = plan_model({.layers = {spec}}, in, problems);
@@ -168,7 +168,8 @@ TEST_CASE("every layer's backward pass agrees with finite differences in double 
       {"lstm of one position", {.kind = LayerKind::lstm, .units = 3}, {1, 1, 2}},
   }));
   INFO(checked.name);
-  // Two orders of magnitude above the error of the differences, and four below any real mistake.
+  // The bound is two orders of magnitude above the error of the differences, and four below any
+  // real mistake.
   CHECK(gradient_error(checked.spec, checked.in, 3) < 1e-7);
 }
 
@@ -260,8 +261,8 @@ struct NamedModel {
   SampleShape in;
 };
 
-/// GoogLeNet's block (Szegedy 2015). Channels: of the first branch, two of the second, two of the
-/// third, and of the last.
+/// GoogLeNet's block (Szegedy 2015). `channels` has one number for the first branch, two for the
+/// second, two for the third, and one for the last.
 LayerSpec inception_block(const std::array<std::size_t, 6>& channels = {8, 4, 12, 2, 4, 4}) {
   using K = LayerKind;
   const auto convolution = [](std::size_t units, std::size_t kernel) {
@@ -396,8 +397,8 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
   const Model model(spec, in, batch);
   std::vector<DenseWeights> dense = model.dense_weights();
   REQUIRE(dense.size() >= 2);
-  // The last layer, with three outputs, has no room for its factors and gives its gradient as
-  // before.
+  // The last layer has only three outputs, so its factors are larger than its gradient. The layer
+  // gives the gradient itself.
   std::erase_if(dense, [](const DenseWeights& weights) {
     return batch * weights.rows * (weights.outputs + weights.inputs) >
            weights.outputs * weights.inputs;
@@ -418,7 +419,7 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
     std::vector<float> whole(plan.layout.size());
     owned->forward(parameters, inputs, true, same);
     owned->backward(parameters, d_outputs, whole);
-    // Products of a few rows are summed in another order.
+    // Products of a few rows are summed in a different order.
     CHECK(relative_difference(multiplied, whole) < 1e-6);
   }
 }
@@ -437,7 +438,7 @@ TEST_CASE("oneDNN computes what the plain layers compute") {
   for (const NamedModel& model : models) {
     INFO(model.name);
     const Both both = compare_networks(model.spec, model.in, 8);
-    // Float sums of up to 10^4 terms in another order differ by about 1e-5; Winograd's transforms
+    // Float sums of up to 10^4 terms in another order differ by about 1e-5. Winograd's transforms
     // lose one more digit.
     CHECK(both.outputs < 2e-4);
     CHECK(both.gradients < 5e-4);
@@ -471,7 +472,7 @@ TEST_CASE("the named models have the layers and sizes their papers say") {
 }
 
 TEST_CASE("a padded pool takes no value from its padding") {
-  // All values are negative, so a zero would be the largest.
+  // All values are negative, so a zero from padding would be the largest.
   Problems none;
   const ModelPlan plan = plan_model(
       {.layers = {{.kind = LayerKind::max_pool, .kernel = 3, .stride = 2, .padding = 1}}},
@@ -526,8 +527,8 @@ TEST_CASE("ResNet-18 and GoogLeNet's first block written as layers have their pa
   Problems found;
   const ModelPlan resnet = plan_model({.layers = layers}, {3, 224, 224}, found);
   REQUIRE(found.empty());
-  // Its 11,689,512 parameters have no biases of convolutions; we have those of 4,800 channels, and
-  // two running statistics of each.
+  // The paper's 11,689,512 parameters include no biases of convolutions. Ours include biases for
+  // 4,800 channels, and two running statistics of each.
   CHECK(resnet.layout.size() == 11689512 + 3 * 4800);
   const LayerSpec first_block = inception_block({64, 96, 128, 16, 32, 32});
   const ModelPlan block = plan_model({.layers = {first_block}}, {192, 28, 28}, found);

@@ -1,4 +1,4 @@
-// The batch that the first member of a group gives to all.
+// The batch that the first member of a group passes on to all members.
 #include "train/group_batch.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t batch = 3;
 constexpr std::size_t truth = 4;
-/// What a member keeps where it is given nothing.
+/// The value that stays in a member's inputs where it receives none.
 constexpr float kept = -1;
 
 SlicedStage stage_of(const std::vector<LayerSpec>& layers, const SampleShape& in) {
@@ -56,8 +56,8 @@ TEST_CASE("members of a group that begins with strips get the rows that they rea
       std::vector<float> inputs(batch * elements(shape), kept);
       const auto own_truth = dealt.take(given, place, inputs);
       CHECK(std::ranges::equal(own_truth, std::span(whole).last(truth)));
-      // A strip of pooled rows comes from four times as many, and the convolution reads one more on
-      // each side.
+      // A strip of pooled rows comes from four times as many rows of the image. The convolution
+      // reads one more row on each side.
       const Range pooled = stage.grains_of(24, place.slices);
       const std::size_t begin = pooled.begin == 0 ? 0 : 4 * pooled.begin - 1;
       const std::size_t end = std::min<std::size_t>(96, 4 * pooled.end + 1);
@@ -66,7 +66,7 @@ TEST_CASE("members of a group that begins with strips get the rows that they rea
         REQUIRE(inputs[i] == (row >= begin && row < end ? whole[i] : kept));
       }
     }
-    // Neighbours both get the two rows at their cut, and every member gets the truth.
+    // Two neighbours both get the two rows at their cut. Every member gets all labels or targets.
     const std::size_t overlap = 2 * batch * 2 * 5;
     CHECK(given.size() ==
           batch * elements(shape) + (speeds.size() - 1) * overlap + speeds.size() * truth);

@@ -1,4 +1,4 @@
-// Stages that groups compute, against the same layers on one peer.
+// Stages that groups compute, compared with the same layers on one peer.
 #include "train/layers/group_network.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace gv {
 namespace {
 
-/// A block of a transformer: every kind of unit inside residual layers, and layers between them
-/// that all members compute.
+/// A transformer block. Its residual layers contain every kind of unit, and between the units are
+/// layers that all members compute.
 ModelSpec block() {
   ModelSpec spec;
   spec.layers = {{.kind = LayerKind::residual,
@@ -32,8 +32,8 @@ ModelSpec block() {
   return spec;
 }
 
-/// Strips that begin and end, go on through pools and residual layers, and are shorter than the
-/// rows that they read of others.
+/// A model of images whose layers are cut into strips, even through pools and residual layers. A
+/// strip can be shorter than the rows that it reads from other members.
 ModelSpec images() {
   ModelSpec spec;
   spec.layers = {
@@ -53,7 +53,7 @@ ModelSpec images() {
   return spec;
 }
 
-/// Its loss needs all outputs.
+/// A model of dense layers whose loss needs all outputs.
 ModelSpec pair_and_single(std::size_t hidden, std::size_t outputs) {
   ModelSpec spec;
   spec.loss = LossKind::squared;
@@ -173,7 +173,7 @@ TEST_CASE("a group shares a vocabulary and computes the loss without gathering l
       work.x.push_back(static_cast<double>(rng.below(50)));
       work.labels.push_back(static_cast<std::int32_t>(rng.below(50)));
     }
-    // One peer has all logits.
+    // One peer computes all logits.
     const auto network = make_plain_network<double>(work.plan, work.batch);
     Rng dropout(7);
     const auto logits = network->forward(work.parameters, work.x, true, dropout);
@@ -193,7 +193,8 @@ TEST_CASE("a group shares a vocabulary and computes the loss without gathering l
       }
       CHECK(are_near(gradient, passes.gradient));
     }
-    // The rows of the embedding, two sums of the block, and four numbers a position and member.
+    // The sums are the rows of the embedding, two sums of the block, and four numbers for each
+    // position and member.
     const std::vector<GroupSum> sums = sums_of(work.plan, false, false);
     REQUIRE(sums.size() == 4);
     CHECK(sums.front() == GroupSum{6 * 32});
@@ -210,7 +211,8 @@ TEST_CASE("members of a group hold and exchange only the rows that windows read"
   spec.layers = {conv(8, 3, 1, 1), relu, conv(8, 5, 1, 2), dense(10)};
   const SlicedStage stage(plan_model(spec, {3, 48, 32}, problems), slices_of_stage);
   REQUIRE(problems.empty());
-  // The second convolution reads two rows on both sides of a cut. Then images come together.
+  // The second convolution reads two rows on both sides of a cut. After this convolution, images
+  // are put together.
   const std::vector<std::size_t> half{12};
   const std::vector<GroupSum> forward = group_sums(stage, false, true);
   REQUIRE(forward.size() == 3);
@@ -230,7 +232,7 @@ TEST_CASE("activations and pools after a convolution by rows cost no exchange") 
   ModelSpec spec;
   spec.layers = {conv(4, 3, 1, 1), relu, pool, mean, conv(5, 5, 1, 2), relu, dense(10)};
   const Work work = Work::drawn(spec, {2, 51, 12});
-  // The pools leave 24 rows of 4, of which the convolution reads two on both sides of a cut.
+  // The pools leave 24 rows of 4 values. The convolution reads two rows on both sides of a cut.
   const std::vector<std::size_t> half{12};
   const std::vector<GroupSum> forward = sums_of(work.plan, false, true);
   REQUIRE(forward.size() == 3);
@@ -240,7 +242,8 @@ TEST_CASE("activations and pools after a convolution by rows cost no exchange") 
   // A pool with padding has an exchange of its own, and so does the pool after it.
   spec.layers[2].padding = 1;
   CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
-  // So has a pool that leaves few rows, or members could not share the convolution evenly.
+  // The same holds for a pool that leaves few rows, because members could not share the convolution
+  // evenly.
   spec.layers[2] = {.kind = LayerKind::max_pool, .kernel = 3, .stride = 3};
   CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
 }

@@ -1,4 +1,4 @@
-// Batch norms and dropout that groups compute in strips, against the same layers on one peer.
+// Batch norms and dropout that groups compute in strips, compared with the same layers on one peer.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
@@ -68,7 +68,8 @@ TEST_CASE("batch norms in strips sum two numbers for each channel whatever the b
   REQUIRE(problems.empty());
   const std::vector<GroupSum> forward = sums_of(plan, false, true);
   REQUIRE(forward.size() == 2);
-  // A mean and a sum of squares of each member, and then whole images.
+  // The first sum contains a mean and a sum of squares from each member. The second sum contains
+  // whole images.
   CHECK(forward[0].times(100).size(std::vector<std::size_t>{12}) == 2 * 2 * 8);
   CHECK(forward[1] == GroupSum{8 * 30 * 20});
   CHECK(sums_in_tests(forward) == std::vector<GroupSum>{forward[1]});
@@ -109,7 +110,7 @@ TEST_CASE("a batch norm in strips has the gradient of finite differences") {
 
 TEST_CASE("dropout in strips drops what one peer drops bit for bit") {
   ModelSpec spec;
-  // At this rate kept values are doubled, so sums are exact.
+  // At this dropout rate, kept values are doubled, so sums are exact.
   spec.layers = {conv(5, 3, 1, 1),
                  drop(0.5),
                  relu,

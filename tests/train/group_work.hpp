@@ -26,7 +26,7 @@ struct Work {
   std::size_t batch = 3;
   bool wants_d_inputs = true;
   Doubles parameters, x, dy;
-  std::vector<std::int32_t> labels;  ///< Needed if the last layer goes by classes.
+  std::vector<std::int32_t> labels;  ///< Needed if the last layer is cut by classes.
 
   Work(const ModelSpec& spec, SampleShape in) {
     Problems problems;
@@ -58,7 +58,7 @@ struct Passes {
   friend bool operator==(const Passes&, const Passes&) = default;
 };
 
-/// The outputs in a test of the model, by running statistics and without dropout.
+/// The outputs of one peer in a test of the model, with running statistics and without dropout.
 inline Doubles tested_alone(const Work& work) {
   const auto network = make_plain_network<double>(work.plan, work.batch);
   Rng unused(7);
@@ -79,7 +79,7 @@ inline Passes alone(const Work& work) {
   return passes;
 }
 
-/// Slices in proportion to speeds.
+/// Cuts the slices into ranges in proportion to speeds.
 inline std::vector<Range> cut(const std::vector<double>& speeds, std::size_t slices) {
   std::vector<Range> ranges;
   std::size_t begin = 0;
@@ -91,7 +91,7 @@ inline std::vector<Range> cut(const std::vector<double>& speeds, std::size_t sli
   return ranges;
 }
 
-/// Members in lockstep: each sum is over what all of them have returned. Each holds its own slices.
+/// Members in lockstep. Each holds its own slices. Each sum is over the values of all members.
 class Group {
  public:
   Group(const Work& work, const std::vector<double>& speeds)
@@ -128,7 +128,7 @@ class Group {
     return passes;
   }
 
-  /// The outputs in a test of the model.
+  /// The outputs of the group in a test of the model.
   Doubles test() {
     return pass(
         sums_in_tests(group_sums(stage_, false, work_.wants_d_inputs)),
@@ -141,8 +141,8 @@ class Group {
   const std::optional<LossSum>& loss(std::size_t m) const { return members_[m].loss(); }
   std::size_t members() const { return members_.size(); }
 
-  /// Adds the gradient of a member's slices, and what it adds to that of the parameters that all
-  /// have.
+  /// Adds the gradient of a member's slices, and the member's part of the gradient of parameters
+  /// that all members hold.
   void add_gradient(std::size_t m, Doubles& whole) {
     Doubles own(own_[m].size());
     members_[m].write_gradient(own);

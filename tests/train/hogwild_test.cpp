@@ -1,4 +1,4 @@
-// Steps without locks: equal to SGD with one worker, as good with several, and each sample is used
+// Steps without locks equal SGD with one worker and are as good with several. Each sample is used
 // once.
 #include "train/hogwild.hpp"
 
@@ -20,7 +20,7 @@ void one_after_the_other(std::size_t count, const std::function<void(std::size_t
   for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
-/// All begin together. Otherwise the first could be done before the last has started.
+/// All workers begin together. Otherwise the first could be done before the last has started.
 void at_once(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::latch begin(static_cast<std::ptrdiff_t>(count));
   std::vector<std::jthread> threads;
@@ -91,7 +91,7 @@ TEST_CASE("an epoch of steps at once takes every sample once") {
   for (int repeat = 0; repeat < 30; ++repeat) {
     const auto shared = built_in_learner(spec, one_hot(samples), nullptr, at_once);
     const std::vector<float> before(shared->parameters().begin(), shared->parameters().end());
-    // The number of samples is right and none is left out, so each was used exactly once.
+    // The number of samples is right and no sample is left out, so each was used exactly once.
     CHECK(shared->run_steps(samples).samples == samples);
     std::size_t moved = 0;
     for (std::size_t i = 0; i < samples; ++i) moved += shared->parameters()[i] != before[i] ? 1 : 0;

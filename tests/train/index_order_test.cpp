@@ -55,9 +55,9 @@ TEST_CASE("an epoch is the same part in another order", "[unit]") {
   const Indices second = epoch_of(order, 1);
   CHECK(first != second);
   CHECK(sorted(first) == sorted(second));
-  // The order is a function of the position, however it is asked for.
+  // The order is a function of the position, whatever positions were asked for before.
   CHECK(order.at(17) == first[17]);
-  // Neither the part nor its order is that of the file.
+  // The peer's part is not a range of the file, and it is not in the file's order.
   CHECK(first != sorted(first));
   CHECK(sorted(first) != Indices(all(250)));
 }

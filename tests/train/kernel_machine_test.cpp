@@ -35,7 +35,7 @@ const Floats points = {0, 0, 1, 1, 0, 1, 1, 0, .2F, .1F, .9F, .8F, .1F, .9F, .8F
 const std::vector<std::int32_t> labels = {1, 1, 0, 0, 1, 1, 0, 0};
 constexpr std::size_t count = 8;
 constexpr double gamma_of_all = 1;
-constexpr double cost = 10;  ///< C: how much a sample on the wrong side costs.
+constexpr double cost = 10;  ///< The cost C of a sample on the wrong side.
 
 double side(std::size_t i) { return labels[i] == 1 ? 1 : -1; }
 
@@ -45,7 +45,7 @@ double kernel(const float* a, const float* b) {
   return std::exp(-gamma_of_all * (x * x + y * y));
 }
 
-/// The features of points, (points, features).
+/// The features of points, with the shape (points, features).
 std::vector<Floats> features_of(const Floats& at, std::size_t features) {
   Problems unsound;
   const LayerSpec spec{
@@ -72,7 +72,8 @@ double product(const Floats& a, const Floats& b) {
   return sum;
 }
 
-/// The exact machine: the largest sum a - 1/2 a Q a with 0 <= a <= C, one number after the other.
+/// The exact machine, which maximises sum a - 1/2 a Q a for 0 <= a <= C, one coordinate after
+/// another. Q contains the kernels, with a minus for points of different classes.
 struct Exact {
   std::vector<double> alpha = std::vector<double>(count);
   double optimum = 0;
@@ -103,7 +104,8 @@ TEST_CASE("products of features are the kernel up to their number") {
   const std::vector<Floats> rows = features_of(points, features);
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) {
-      // A product is the mean of 2048 cosines, whose deviation is at most 1 / sqrt(2).
+      // A product is the mean of 2048 cosines, each with a standard deviation of at most 1 /
+      // sqrt(2).
       const double allowed = i == j ? 1e-5 : 4 * std::sqrt(0.5 / (features / 2.0));
       CHECK(std::abs(product(rows[i], rows[j]) - kernel(&points[2 * i], &points[2 * j])) < allowed);
     }
@@ -112,7 +114,7 @@ TEST_CASE("products of features are the kernel up to their number") {
 }
 
 TEST_CASE("descent on hinge loss of features is the kernel machine of the dual problem") {
-  // With the exact kernel the machine is known, so the solver is right.
+  // With the exact kernel the solution is known. This checks the solver.
   Square kernels(count, std::vector<double>(count));
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t j = 0; j < count; ++j) kernels[i][j] = kernel(&points[2 * i], &points[2 * j]);
@@ -143,8 +145,8 @@ TEST_CASE("descent on hinge loss of features is the kernel machine of the dual p
   Floats gradient(parameters.size());
   Rng rng(1);
   const Batch all{.inputs = points, .labels = labels, .targets = {}, .size = count};
-  // Two opposite rows of weights, whose difference w is to minimise |w|^2 / (2 C n) + the mean
-  // loss. So each row has a decay of 2 / (C n), and Pegasos steps of 1 / (decay t).
+  // The model has two opposite rows of weights. Their difference w minimises |w|^2 / (2 C n) + the
+  // mean loss. So each row has a decay of 2 / (C n), and Pegasos takes steps of 1 / (decay t).
   constexpr double decay = 2 / (cost * count);
   for (int t = 1; t <= 20000; ++t) {
     model.gradient(parameters, all, gradient, rng);
@@ -157,7 +159,7 @@ TEST_CASE("descent on hinge loss of features is the kernel machine of the dual p
     squares += std::pow(parameters[features + i] - parameters[i], 2);
   }
   const double objective = squares / 2 + cost * model.evaluate(parameters, all).loss;
-  // The remaining error after t steps falls with 1 / t; here it is a thousandth.
+  // The error that remains after t steps is proportional to 1 / t. Here it is a thousandth.
   CHECK(objective > wanted.optimum * (1 - 1e-3));
   CHECK(objective < wanted.optimum * (1 + 2e-3));
   const auto outputs =
@@ -172,7 +174,7 @@ TEST_CASE("descent on hinge loss of features is the kernel machine of the dual p
 
 namespace {
 
-/// Four classes of four blobs each in a plane, where no lines divide them.
+/// Four classes of four blobs each in a plane, which no lines divide.
 DataSet blobs(std::size_t samples, std::uint64_t stream) {
   return generate_blobs(
       {.samples = samples, .features = 2, .classes = 4, .blobs = 4, .noise = 0.3, .seed = 1},
@@ -261,7 +263,7 @@ TEST_CASE("machines of one cluster each answer together as one machine of all sa
   const double linear_accuracy = accuracy(lines, trained(lines, data), test);
   INFO("one machine " << whole << ", four " << together << ", the best of these alone " << alone
                       << ", a linear one " << linear_accuracy);
-  // Three deviations of the difference of two counts among the test samples.
+  // Three standard deviations of the difference of two counts on the test samples.
   const double margin = 3 * std::sqrt(2 * whole * (1 - whole) / static_cast<double>(test.size()));
   CHECK(together > whole - margin);
   CHECK(alone < whole - 0.2);

@@ -1,4 +1,4 @@
-// The LSTM against known numbers, and what it remembers at the start.
+// The LSTM compared with known numbers, and what it remembers at the start.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
@@ -51,7 +51,7 @@ TEST_CASE("an LSTM has the outputs and gradients of an independent computation")
   Doubles gradient(parameters.size(), NAN);
   layer->backward_input(parameters.data(), x.data(), h.data(), d_h.data(), d_x.data(), 1);
   layer->backward_weight(parameters.data(), x.data(), h.data(), d_h.data(), gradient.data(), 1);
-  // These were written down with six digits.
+  // The known numbers have six digits.
   const auto& slots = plan.layout.slots();
   CHECK(checksum(piece(gradient, slots[0])) == Approx(1.206775).margin(1e-6));
   CHECK(checksum(piece(gradient, slots[1])) == Approx(-0.061249).margin(1e-6));

@@ -1,4 +1,4 @@
-// Models go to files of other programs and come back, and hostile files are refused.
+// Models survive a round trip through files of other programs, and hostile files are refused.
 #include "train/formats/model_file.hpp"
 
 #include <catch2/catch.hpp>
@@ -46,7 +46,7 @@ std::string little(std::uint64_t number, int bytes) {
   return text;
 }
 
-/// A zip archive's description of one entry. The bytes are stored, or claimed to be deflated.
+/// An entry as a zip archive describes it. Its bytes are stored, even if they claim to be deflated.
 struct Claim {
   std::string name;
   std::string bytes;
@@ -64,8 +64,7 @@ std::string common(const Claim& entry) {
          little(entry.name.size(), 2) + little(0, 2);
 }
 
-/// A zip archive made by hand. Entries without bytes or crc of their own lie where the one before
-/// them does.
+/// A zip archive made by hand. With `overlap`, all entries lie at the place of the first.
 std::string archive_of(std::vector<Claim> entries, bool overlap = false) {
   std::string file;
   for (Claim& entry : entries) {
@@ -101,7 +100,7 @@ std::vector<TensorView> some_tensors() {
           {"none", {0, 4}, {}}};
 }
 
-/// The array of a .npy file with such a header.
+/// The content of a .npy file with this header and these data.
 std::string npy(const std::string& header, const std::string& data) {
   return "\x93NUMPY\1\0"s + little(header.size(), 2) + header + data;
 }
@@ -225,7 +224,7 @@ TEST_CASE("an archive that claims more than it has is refused before it is unpac
   CHECK(!problem_of_archive(archive_of({honest, honest}, true)).empty());
   CHECK(!problem_of_archive("").empty());
   CHECK(!problem_of_archive("PK\5\6").empty());
-  // A checksum is compared when the entry is read.
+  // A checksum is checked when its entry is read.
   const TemporaryFolder folder;
   Claim damaged = honest;
   damaged.crc = 1;
@@ -279,7 +278,7 @@ TEST_CASE("tensors that repeat one storage too often are refused", "[unit]") {
       tensors.push_back({std::to_string(i), {6}, std::span(numbers).first(6)});
     }
     std::string pickle = pickle_of(tensors, NumberType::f32);
-    // All of them view the storage of the first.
+    // Makes all tensors views of the storage of the first.
     for (std::size_t i = 1; i < copies; ++i) {
       const std::string own = "X\1\0\0\0"s + std::to_string(i) + "X\3\0\0\0cpu"s;
       pickle[pickle.find(own) + 5] = '0';
@@ -289,7 +288,7 @@ TEST_CASE("tensors that repeat one storage too often are refused", "[unit]") {
                 .empty());
     return read_torch_file(file).reason;
   };
-  CHECK(reason(2).empty());  // As with tied weights.
+  CHECK(reason(2).empty());  // Tied weights look like this.
   CHECK(reason(8).empty());
   CHECK(reason(9) == "its tensors repeat the same numbers too often");
 }
@@ -312,7 +311,7 @@ TEST_CASE("arrays of NumPy are read in either order and of every type", "[unit]"
   CHECK(values("{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }", "\1\0"s) ==
         std::vector<float>{1, 0});
   CHECK(values("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 3), }", "").empty());
-  // Format 2.0 has a longer length.
+  // Format 2.0 has a longer field for the header's length.
   const std::string second = "\x93NUMPY\2\0"s + little(c.size(), 4) + c + data;
   CHECK(read_npy(bytes_of(second), "x").tensors.size() == 1);
 }

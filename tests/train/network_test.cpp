@@ -1,4 +1,4 @@
-// Backward in two halves, models in slices, and several batches in flight all give the same bits.
+// A backward pass in two halves, sliced models and several batches in flight give the same bits.
 #include "train/layers/network.hpp"
 
 #include <catch2/catch.hpp>
@@ -32,7 +32,7 @@ std::vector<Named> named_models() {
            {6, 1, 1}}};
 }
 
-/// For each kind of layer a model around it, with layers without parameters before and after.
+/// A model around each kind of layer, with layers without parameters before and after it.
 std::vector<Named> a_model_of_each_kind() {
   using K = LayerKind;
   const std::vector<std::pair<std::string, LayerSpec>> kinds = {
@@ -145,8 +145,8 @@ Pass<T> split_pass(Network<T>& network, const Given<T>& given, bool want_d_input
   return pass;
 }
 
-/// The same results from networks of the slices between `cuts`, each with its piece of the
-/// parameters.
+/// The same results from several networks, one for each slice between `cuts`. Each has its piece of
+/// the parameters.
 template <class T>
 Pass<T> sliced_pass(const Make<T>& make, const ModelPlan& plan, const Given<T>& given,
                     const std::vector<std::size_t>& cuts) {

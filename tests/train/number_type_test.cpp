@@ -25,7 +25,7 @@ struct Halves {
     return ((bits >> mantissa_bits) & all) != all;
   }
 
-  /// The number by the definition of IEEE 754.
+  /// The number that the bits represent by the definition of IEEE 754.
   double meaning(std::uint16_t bits) const {
     const int bias = (1 << (exponent_bits - 1)) - 1;
     const int exponent = (bits >> mantissa_bits) & ((1 << exponent_bits) - 1);
@@ -66,7 +66,7 @@ TEST_CASE("all 65536 two-byte floats mean what IEEE 754 says and come back", "[u
   for (const std::uint16_t bits : all) {
     const double meaning = halves.meaning(bits);
     if (halves.is_finite(bits)) {
-      // Also equal bits, since zero has a sign.
+      // Bits must also be equal, because zero has a sign.
       if (static_cast<double>(values[bits]) != meaning || back[bits] != bits) ++wrong;
     } else if (std::isnan(values[bits])) {
       const float again = read_all(halves.type, std::vector{back[bits]}, sound).front();
@@ -83,7 +83,7 @@ TEST_CASE("floats between two-byte ones are rounded to the nearest and ties to e
   std::size_t wrong = 0;
   for (std::uint16_t bits = 0; halves.is_finite(static_cast<std::uint16_t>(bits + 1)); ++bits) {
     const auto next = static_cast<std::uint16_t>(bits + 1);
-    // Both have so few bits that a float holds the middle exactly.
+    // Both types have so few bits that a float holds the middle of two neighbours exactly.
     const auto middle = static_cast<float>((halves.meaning(bits) + halves.meaning(next)) / 2);
     const std::vector<float> around = {std::nextafter(middle, 0.0F), middle,
                                        std::nextafter(middle, std::numeric_limits<float>::max())};

@@ -36,14 +36,14 @@ OptimizerSpec exact_spec(Kind kind) {
           .weight_decay = 1.0 / 32};
 }
 
-// One parameter, written from the papers and independent of the implementation. For lars and lamb
-// it is given the lengths of its tensor.
+// An optimiser for one parameter, written from the papers and independent of the implementation.
+// For lars and lamb, the norms of its tensor are passed in.
 struct Reference {
   OptimizerSpec spec;
   double x = 0, m = 0, s = 0;
   int t = 0;
 
-  /// lamb: Adam's direction plus the decay. step() scales it.
+  /// For lamb: Adam's direction plus the decay, before step() scales it.
   double direction(double g) {
     m = spec.beta1 * m + (1 - spec.beta1) * g;
     s = spec.beta2 * s + (1 - spec.beta2) * g * g;
@@ -102,7 +102,7 @@ double norm(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// A step of all parameters of a tensor.
+// Takes a step with all parameters of a tensor.
 void step(std::vector<Reference>& tensor, std::vector<double> g, double rate) {
   const OptimizerSpec& spec = tensor.front().spec;
   std::vector<double> weights;
@@ -139,8 +139,8 @@ double radius(const std::vector<double>& x) {
   return std::pow(casoratian(last) / casoratian(0), 0.5 / static_cast<double>(last));
 }
 
-// The two-line Nesterov of a lecture note: w' = w + v; v' = mu v - grad(w + sign mu v), with slope
-// eta h.
+// The two-line Nesterov of a lecture note, where the slope is eta h: w' = w + v and v' = mu v -
+// grad(w + sign mu v).
 std::vector<double> lecture_nesterov(double mu, double eta_h, double sign, int steps) {
   double w = 1, v = 0;
   std::vector<double> path = {w};
@@ -179,7 +179,7 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
       // The learning rate changes, as in schedules.
       const double rate = t < 20 ? 1.0 / 64 : 1.0 / 256;
       for (std::size_t i = 0; i < size; ++i) {
-        // Gradients from very small to large, so that epsilon matters for some and not for others.
+        // Gradients range from very small to large, so that epsilon matters for only some of them.
         g[i] = static_cast<float>(rng.normal() * std::ldexp(1.0, -static_cast<int>(i % 10)));
       }
       step(references, {g.begin(), g.end()}, rate);
@@ -197,7 +197,7 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
 }
 
 TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
-  // Like the case above, with one formula in place of another.
+  // Like the case above, but this compares the references of different kinds with each other.
   std::vector<std::vector<double>> ends;
   for (const Kind kind : kinds) {
     std::vector<Reference> tensor(3, Reference{.spec = exact_spec(kind), .x = 1});
@@ -227,7 +227,7 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
     for (float& value : g) value = static_cast<float>(scale * rng.normal());
     std::vector<float> before = x;
     optimizer.step(x, g, 0.5);
-    // For each tensor: the length of the step, and of the tensor before it.
+    // For each tensor, the norm of the step and the norm of the tensor before the step.
     std::vector<std::pair<double, double>> lengths;
     for (const TensorSlot& slot : layout.slots()) {
       std::vector<double> step, weights;
@@ -246,7 +246,8 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
       CHECK(lars[matrix].first == Approx(0.5 * 0.01 * lars[matrix].second).epsilon(1e-4));
       CHECK(lamb[matrix].first == Approx(0.5 * lamb[matrix].second).epsilon(1e-4));
     }
-    // A bias steps by its gradient or, like Adam, by the rate in each of its five values.
+    // With lars, a bias steps by its gradient. With lamb it steps like Adam, by the rate in each of
+    // its five values.
     CHECK(lars[1].first == Approx(scale * change(Kind::lars, 1, 0)[1].first).epsilon(1e-4));
     CHECK(lamb[1].first == Approx(0.5 * std::sqrt(5)).epsilon(1e-4));
   }
@@ -262,8 +263,8 @@ TEST_CASE("by tensor a step is as long as the tensor says and not the gradient",
 }
 
 TEST_CASE("epsilon stands outside the square root", "[unit]") {
-  // In the first step, with gradient g = eps: outside gives g / (g + eps) = 1/2, inside gives g /
-  // sqrt(g^2 + eps) = 1/sqrt(1 + 1/g), which is 0.088.
+  // In the first step, the gradient is g = eps. Epsilon outside the root gives g / (g + eps) = 1/2.
+  // Inside it gives g / sqrt(g^2 + eps) = 1/sqrt(1 + 1/g), which is 0.088.
   for (const Kind kind : {Kind::adagrad, Kind::adam, Kind::adamw}) {
     OptimizerSpec spec = exact_spec(kind);
     spec.weight_decay = 0;
@@ -298,8 +299,8 @@ TEST_CASE("heavy-ball momentum has its own radius", "[unit]") {
 }
 
 TEST_CASE("adam moves by the learning rate for ever under a constant gradient", "[unit]") {
-  // Bias correction inside the recursion would grow without bound: in double it overflows at step
-  // 314.
+  // If bias correction were inside the recursion, the state would grow without bound and overflow a
+  // double at step 314.
   for (const float slope : {1.0f, -1.0f, 1e-3f, 1e3f}) {
     Optimizer optimizer({.kind = Kind::adam}, 1);
     std::array<float, 1> x = {0};
@@ -328,7 +329,7 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
     const float before = x[0];
     optimizer.step(x, g, 0);  // v = 1.5
     CHECK(x[0] == before);
-    // A change by gossip is a jump of the parameter, and must not turn into velocity.
+    // A change by gossip makes the parameter jump, and must not turn into velocity.
     x[0] = 16;
     optimizer.step(x, g, 2);  // v = 1.75
     CHECK(x[0] == 16 - 2 * (kind == Kind::momentum ? 1.75f : 1.875f));
@@ -337,7 +338,8 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
 
 TEST_CASE("weight decay is coupled but for adamw", "[unit]") {
   const std::array<float, 1> none = {0};
-  // Adam divides the decay by its own size and so moves by the rate; adamw shrinks the parameter.
+  // Adam divides the decay by its own magnitude and so moves by the rate. Adamw shrinks the
+  // parameter.
   std::array<float, 1> x = {4};
   Optimizer adam({.kind = Kind::adam, .weight_decay = 0.25}, 1);
   adam.step(x, none, 0.125);
@@ -390,7 +392,7 @@ TEST_CASE("foreign optimiser state is refused and changes nothing", "[unit]") {
   auto renamed = before;
   std::swap(renamed[0], renamed[1]);
   CHECK_FALSE(adam.restore(renamed, 7).empty());
-  // Only the last vector is wrong. The first must not have been adopted before that is noticed.
+  // Only the last vector is wrong. That must be noticed before the first one is adopted.
   auto longer = before;
   longer[0].second[0] = 99;
   longer[1].second.push_back(0);
@@ -410,7 +412,7 @@ TEST_CASE("any state that an optimiser makes is possible", "[unit]") {
       for (int t = 0; t < 400; ++t) {
         optimizer.copy_state(state);
         REQUIRE(optimizer.is_possible(state));
-        // Gradients of all sizes, also zeros, and the largest for a long time.
+        // Gradients of all sizes, zeros among them. The largest size lasts for many steps.
         const int power = static_cast<int>(rng.below(70)) - 30;
         const float most = t % 100 < 40 ? largest_gradient : std::ldexp(1.0F, power);
         for (float& value : g) {
@@ -428,7 +430,7 @@ TEST_CASE("a state that no optimiser makes is not possible", "[unit]") {
   };
   for (const Kind kind : {Kind::adam, Kind::adamw, Kind::lamb}) {
     CHECK(holds(kind, {1, -1, 1, 2}));
-    CHECK_FALSE(holds(kind, {0, 0, 1, -1e-6F}));  // A square root of it is no number.
+    CHECK_FALSE(holds(kind, {0, 0, 1, -1e-6F}));  // The square root of this value is not a number.
     CHECK_FALSE(holds(kind, {0, 1, 1, 0}));       // The next step would be 10^8 times too long.
     CHECK_FALSE(holds(kind, {1e6F, 0, 1, 1}));
   }
@@ -453,8 +455,8 @@ TEST_CASE("a state that decays without gradients holds no subnormal numbers", "[
       return std::ranges::all_of(state,
                                  [](float value) { return value == 0 || std::isnormal(value); });
     };
-    // The square of the last is subnormal. The state of the first passes 2^-126 after thousands of
-    // steps, a second moment's by factors of 0.999.
+    // The square of the last gradient is subnormal. The state for the first gradient falls below
+    // 2^-126 after thousands of steps, and a second moment shrinks by factors of 0.999.
     optimizer.step(x, std::vector<float>{1e-15F, -1e-18F, 1e-21F}, 0.1);
     for (int t = 0; t < 20'000; ++t) {
       optimizer.step(x, std::vector<float>{0, 0, 0}, 0.1);
@@ -485,7 +487,7 @@ TEST_CASE("a reset optimiser is a new one", "[unit]") {
 TEST_CASE("a long vector is updated like its parts, and its largest value is known", "[unit]") {
   constexpr std::size_t size = 10001, cut = 4999;
   for (const Kind kind : kinds) {
-    if (kind == Kind::lars || kind == Kind::lamb) continue;  // They see the whole tensor.
+    if (kind == Kind::lars || kind == Kind::lamb) continue;  // These need the whole tensor.
     INFO("kind " << static_cast<int>(kind));
     Rng rng(6);
     std::vector<float> whole(size, 1), g(size);

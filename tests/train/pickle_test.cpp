@@ -1,4 +1,4 @@
-// Pickles of state dicts are read as PyTorch means them, and all others are refused.
+// Pickles of state dicts are read the way PyTorch reads them, and all other pickles are refused.
 #include "train/formats/pickle.hpp"
 
 #include <catch2/catch.hpp>
@@ -45,7 +45,7 @@ std::string six() {
   return tensor(storage(6), 0, number(2) + number(3) + "\x86", number(3) + number(1) + "\x86");
 }
 
-/// The reason why a pickle is refused, in either step.
+/// The reason why a pickle is refused, either when it is read or as a state dict.
 std::string refusal(const std::string& text) {
   const Pickle pickle = read(text);
   return pickle.problem.empty() ? state_dict_of(pickle, "lone").problem : pickle.problem;
@@ -59,7 +59,7 @@ bool contains(const std::string& text, std::string_view part) {
 
 TEST_CASE("a state dict as PyTorch writes it is read with its attributes and its memory",
           "[unit]") {
-  // The dictionary, "storage" and the functions are stored in the memory and used again.
+  // The pickle stores the dictionary, "storage" and the functions in its memo, and uses them again.
   const std::string pickle = begin + "ccollections\nOrderedDict\nq\0)Rq\1("s + text("0.weight") +
                              "ctorch._utils\n_rebuild_tensor_v2\nq\3(("s + text("storage") +
                              "q\4ctorch\nFloatStorage\n"s + text("0") + text("cuda:0") + number(6) +
@@ -129,7 +129,7 @@ TEST_CASE("a pickle that would run something is refused by the name of it", "[un
   CHECK(contains(refusal(begin + "c__torch__\nNet\n)\x81."), "__torch__.Net"));
   // Control characters in a name do not reach a terminal.
   CHECK(contains(refusal(begin + "cos\n\x1b[2Jx\n."), "\\x1b"));
-  // Other functions of the same module, and storages that are no functions.
+  // These are other functions of the same modules, and storages that are not functions.
   CHECK(contains(refusal(begin + "ccollections\nCounter\n)R."), "collections.Counter"));
   CHECK(contains(refusal(begin + "ctorch\nFloatStorage\n)R."), "a function"));
   CHECK(contains(refusal(begin + ordered_dict.substr(0, ordered_dict.size() - 2) + "]\x85R."),
@@ -151,8 +151,8 @@ TEST_CASE("a tensor that does not lie in its storage is refused", "[unit]") {
   CHECK(refusal(one(3, 2)).empty());
   CHECK(refusal(one(2, 5)).empty());
   CHECK(refusal(one(2, 3, 2)).empty());
-  CHECK(refusal(one(0, 200, 200)).empty());  // No elements, which lie nowhere.
-  CHECK(refusal(one(1, 200, 5)).empty());    // A stride that is never walked.
+  CHECK(refusal(one(0, 200, 200)).empty());  // Without elements, no stride is out of bounds.
+  CHECK(refusal(one(1, 200, 5)).empty());    // With one element, the stride is never used.
   CHECK(contains(refusal(one(7, 1)), "more elements"));
   CHECK(contains(refusal(one(200, 0)), "more elements"));
   CHECK(contains(refusal(one(6, 1, 1)), "does not lie"));
@@ -160,7 +160,7 @@ TEST_CASE("a tensor that does not lie in its storage is refused", "[unit]") {
   CHECK(contains(refusal(one(1, 1, 6)), "does not lie"));
   const std::string scalar = begin + tensor(storage(0), 0, ")", ")") + ".";
   CHECK(contains(refusal(scalar), "does not lie"));
-  // Products that wrap around in 64 bits.
+  // The products of these sizes wrap around in 64 bits.
   const std::string huge = "\x8a\10\0\0\0\0\0\0\0\x40"s;
   CHECK(!refusal(begin + tensor(storage(6), 0, number(5) + "\x85", huge + "\x85") + ".").empty());
   CHECK(!refusal(begin +
@@ -216,10 +216,10 @@ TEST_CASE("values of the wrong kind and stacks that run empty are refused", "[un
 TEST_CASE("dictionaries without end cost little and are refused", "[unit]") {
   // A list that contains itself.
   CHECK(contains(refusal(begin + "]q\0h\0a."s), "too deep"));
-  // Lists in lists, deeper than any model's.
+  // Lists within lists, deeper than in any model.
   const std::string deep = begin + std::string(40, ']') + std::string(39, 'a') + ".";
   CHECK(contains(refusal(deep), "too deep"));
-  // Each list contains the one before it ten times: ten thousand million tensors.
+  // Each list contains the one before it ten times. Together they have ten billion tensors.
   std::string laughs = begin + six() + "q\0"s;
   for (int level = 0; level < 10; ++level) {
     laughs += "](";

@@ -1,5 +1,5 @@
-// What all peers in lockstep compute for themselves has the same bits on unlike machines: on x86
-// with and without fused multiplication, and on arm64. The fingerprints were recorded on x86.
+// Values that every peer in lockstep computes for itself have the same bits on different machines:
+// on x86 with and without fused multiplication, and on arm64. The fingerprints come from x86.
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace gv {
 namespace {
 
-/// A stack with tensors of every initial distribution, of 4,600 parameters.
+/// A small transformer of 4,600 parameters, with a tensor for every initial distribution.
 Model small_transformer() {
   const TransformerSpec spec{.blocks = 1, .width = 16, .heads = 2, .tied = false};
   ModelSpec model = transformer(spec, 40);

@@ -1,5 +1,5 @@
-// Samples that stay in files equal those that are read into memory, or opening them gives a reason
-// why not.
+// Samples that stay in files equal those read into memory. If that is impossible, opening the files
+// gives a reason.
 #include "train/data/sample_files.hpp"
 
 #include <sys/resource.h>
@@ -30,7 +30,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-constexpr std::size_t small_blocks = 200;  ///< Bytes, so that small files have several blocks.
+constexpr std::size_t small_blocks = 200;  ///< This many bytes make several blocks of a small file.
 
 std::string said(const LoadedDataSet& loaded) {
   REQUIRE((loaded.data == nullptr) == !loaded.problems.empty());
@@ -170,7 +170,7 @@ TEST_CASE("csv samples in files are those in memory", "[unit]") {
     rows += number + ".5, -" + number + "e-3," + number + "," + std::to_string(i % 7);
     rows += i % 3 == 0 ? "\r\n\n" : "\n";
   }
-  if (targets == 2) rows.pop_back();  // The last line may have no end.
+  if (targets == 2) rows.pop_back();  // The last line may lack its line break.
   const std::string file = folder.write("rows", rows);
   if (is_refused) {
     CHECK(said(open_csv(file, targets, small_blocks)) == said(read_csv(file, targets)));
@@ -236,14 +236,14 @@ TEST_CASE("files that cannot be read in blocks are refused with a remedy", "[uni
   CHECK_THAT(said(open_text({}, 4)), Contains("no files are named"));
   const std::string line = folder.write("line", "1,2\n" + std::string(66 << 20, ' ') + "3,4\n");
   CHECK_THAT(said(open_csv(line, 0)), Contains("begins at byte 4 is longer than 64 MiB"));
-  // A sparse file, so that the test writes no 65 MiB.
+  // A sparse file, so that the test does not write 65 MiB.
   const std::string large = folder.write("large", idx({1, 8200, 8200}, ""));
   std::filesystem::resize_file(large, 16 + std::uintmax_t{8200} * 8200);
   const std::string one = folder.write("one", idx({1}, "\1"));
   CHECK_THAT(said(open_idx(large, one)), Contains("more than 64 MiB"));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // It keeps memory that is free, so the peak says nothing.
+#ifndef __SANITIZE_ADDRESS__  // The sanitiser keeps freed memory, so the peak would say nothing.
 TEST_CASE("rows after a bad line of a file are checked without being kept", "[unit]") {
   const DataFolder folder;
   std::string row;
@@ -331,7 +331,7 @@ TEST_CASE("blocks that are being read count among those in memory", "[unit]") {
   for (std::size_t block = 0; block < 10; ++block) reader.expect(block);
   CHECK(late.started() == 10);
   CHECK(late.run_count() == 10 - BlockReader::held_max);
-  // An expected block is not read twice, and the least recently used one is dropped.
+  // A block that is already expected is not read twice. The least recently used block is dropped.
   CHECK(reader.block(9).labels == opened.data->blocks->read(9).data->labels);
   reader.expect(4);
   reader.expect(0);

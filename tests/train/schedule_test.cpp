@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-// A few double operations, each rounded once: far below 1e-12 of the value.
+// A few double operations, each rounded once, have an error far below 1e-12 of the value.
 Approx near(double value) { return Approx(value).epsilon(1e-12).margin(1e-15); }
 
 }  // namespace
@@ -74,7 +74,7 @@ TEST_CASE("a cosine falls from the end of warm-up to its final fraction", "[unit
                           .warmup_steps = 10,
                           .step_at = {},
                           .final_fraction = 0.1};
-  constexpr std::uint64_t total = 111;  // 100 intervals between the first and the last step.
+  constexpr std::uint64_t total = 111;  // 100 intervals from the end of warm-up to the last step.
   CHECK(learning_rate(spec, 1, 10, total) == near(2));
   CHECK(learning_rate(spec, 1, 60, total) == near(2 * 0.55));
   CHECK(learning_rate(spec, 1, 110, total) == near(0.2));
@@ -82,7 +82,7 @@ TEST_CASE("a cosine falls from the end of warm-up to its final fraction", "[unit
     const double phase = std::numbers::pi * static_cast<double>(step - 10) / 100;
     CHECK(learning_rate(spec, 1, step, total) == near(2 * (0.1 + 0.9 * (1 + std::cos(phase)) / 2)));
   }
-  // A run that continues beyond its plan stays at the final rate and does not rise again.
+  // Beyond the planned end of a run, the rate stays at its final value and does not rise again.
   CHECK(learning_rate(spec, 1, 200, total) == near(0.2));
 }
 

@@ -68,7 +68,7 @@ Doubles naive_attention(const ModelPlan& plan, const Doubles& flat, const Double
   const Doubles b_out = part(plan, flat, "attention1.out.bias");
   Doubles y(x.size());
   for (std::size_t n = 0; n < x.size() / (length * width); ++n) {
-    // Queries are columns 0 to width; keys and values follow.
+    // Queries are columns 0 to width. Keys and values follow.
     const auto projected = [&](std::size_t t, std::size_t column) {
       double sum = b[column];
       for (std::size_t i = 0; i < width; ++i) {
@@ -137,7 +137,7 @@ struct Task {
   std::unique_ptr<Network<double>> network;
   Doubles parameters, inputs;
   std::vector<std::int32_t> wanted;
-  Doubles seen;  ///< The gradient's parts as they were when reported final.
+  Doubles seen;  ///< The parts of the gradient, each copied when it was reported as final.
 };
 
 }  // namespace
@@ -152,7 +152,7 @@ TEST_CASE("attention is what its definition says") {
     const auto network = make_plain_network<double>(plan, batch);
     const auto y = network->forward(parameters, x, true, rng);
     const Doubles naive = naive_attention(plan, parameters, x, heads);
-    // Sums of at most 6 terms in another order.
+    // These sums of at most 6 terms are added in another order.
     for (std::size_t i = 0; i < naive.size(); ++i) CHECK(y[i] == Approx(naive[i]).epsilon(1e-12));
   }
 }
@@ -314,7 +314,7 @@ TEST_CASE("oneDNN computes the transformer that the plain layers compute") {
     }
     return worst / largest;
   };
-  // A float has 7 digits; ten layers of sums and divisions lose two or three of them.
+  // A float has 7 digits. Ten layers of sums and divisions lose two or three of them.
   CHECK(difference(exact_y, y) < 2e-5);
   CHECK(difference(exact, gradient) < 2e-5);
 }
@@ -333,7 +333,7 @@ TEST_CASE("a transformer's first weights are small and its residual ends smaller
     }
     return std::sqrt(sum / static_cast<double>(slot.size));
   };
-  // Each has at least 1024 numbers, so its standard deviation is known to 3 %.
+  // Each tensor has at least 1024 numbers, so its standard deviation is known to 3 %.
   CHECK(deviation("embedding1.tokens") == Approx(0.02).epsilon(0.1));
   CHECK(deviation("attention3.qkv.weight") == Approx(0.02).epsilon(0.1));
   CHECK(deviation("attention3.out.weight") == Approx(0.02 / 4).epsilon(0.1));
@@ -344,8 +344,8 @@ TEST_CASE("a transformer's first weights are small and its residual ends smaller
 }
 
 TEST_CASE("the transformer has the size its paper says") {
-  // 12 W^2 + 13 W for each block, tables of 256 and 128 rows, the last norm, and a bias for each
-  // byte.
+  // A block of width W has 12 W^2 + 13 W parameters. The rest are tables of 256 and 128 rows, the
+  // last norm, and a bias for each byte.
   const std::size_t block = 12 * 128 * 128 + 13 * 128;
   const std::size_t rest = (256 + 128) * 128 + 2 * 128 + 256;
   CHECK(Model(transformer({}, 256), {128, 1, 1}, 1).layout().size() == 4 * block + rest);

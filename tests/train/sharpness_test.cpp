@@ -1,4 +1,4 @@
-// Sharpness by power iteration, against quadratics and a logistic loss whose Hessians are known.
+// Sharpness by power iteration, compared with quadratics and a logistic loss of known Hessians.
 #include "train/sharpness.hpp"
 
 #include <algorithm>
@@ -30,12 +30,12 @@ TEST_CASE("the sharpness of a quadratic is its largest eigenvalue", "[unit]") {
   const std::vector<float> x{0.3F, -0.2F};
   const auto found = sharpness(quadratic({4, 1, 1, 3}, 2), x, Rng(3), {.tolerance = 1e-4});
   REQUIRE(found);
-  // (7 + sqrt 5) / 2. A quotient is wrong by the square of the vector's error; the gradients' float
-  // rounding over the width of 0.005 adds some 1e-5.
+  // The eigenvalue is (7 + sqrt 5) / 2. The error of the quotient is the square of the vector's
+  // error. The gradients' rounding to float, divided by the width of 0.005, adds some 1e-5.
   CHECK(found->eigenvalue == Approx(4.618034).epsilon(1e-3));
   CHECK(found->has_settled);
   CHECK(found->iterations <= 20);
-  // An eigenvalue is within the residual.
+  // The residual bounds the distance to an eigenvalue.
   CHECK(std::abs(found->eigenvalue - 4.618034) <= found->residual + 1e-3);
 }
 
@@ -47,8 +47,8 @@ TEST_CASE("the sharpness at a peak is negative, and its magnitude counts", "[uni
 }
 
 TEST_CASE("the sharpness of a logistic loss is the largest eigenvalue of its Hessian", "[unit]") {
-  // Eight points with their labels, and weights (0.5, -0.25); the Hessian is the mean of
-  // s (1 - s) x x'.
+  // Eight points with their labels, and weights (0.5, -0.25). The Hessian is the mean of s (1 - s)
+  // x x', where s is the logistic function of w x.
   const double points[8][3] = {{2, 1, 1},    {1, 2, 1},    {2, 2, 1},       {.5, .5, 1},
                                {-1, -2, -1}, {-2, -1, -1}, {-1.5, -.5, -1}, {.25, -.5, -1}};
   const GradientAt gradient = [&](std::span<const float> w, std::span<float> out) {
@@ -66,8 +66,8 @@ TEST_CASE("the sharpness of a logistic loss is the largest eigenvalue of its Hes
   const std::vector<float> w{0.5F, -0.25F};
   const auto found = sharpness(gradient, w, Rng(1), {.tolerance = 1e-3});
   REQUIRE(found);
-  // The truncation error grows with the square of the width (0.005), the rounding error is 1e-7
-  // divided by it.
+  // The truncation error grows with the square of the width (0.005). The rounding error is 1e-7
+  // divided by the width.
   CHECK(found->eigenvalue == Approx(0.8349245986).epsilon(1e-3));
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("the gradient for the sharpness is that of the mean over unequal batch
   DataSet data;
   data.shape = {2, 1, 1};
   data.target_width = 1;
-  // More samples than one batch has, and not a multiple of it.
+  // There are more samples than fit in one batch, and their number is not a multiple of its size.
   const std::size_t samples = evaluation_batch(data) + 3;
   for (std::size_t i = 0; i < samples; ++i) {
     data.floats.push_back(static_cast<float>(i % 7) / 8);
@@ -106,7 +106,7 @@ TEST_CASE("the gradient for the sharpness is that of the mean over unequal batch
     wanted[1] += error * b / static_cast<double>(samples);
     wanted[2] += error / static_cast<double>(samples);
   }
-  // Sums of some hundred floats.
+  // These are sums of some hundred floats.
   for (std::size_t i = 0; i < 3; ++i) CHECK(gradient[i] == Approx(wanted[i]).epsilon(1e-4));
 }
 

@@ -3,7 +3,7 @@
 
 namespace gv {
 
-/// The central difference of f() by `value`, which keeps its value.
+/// The central difference of f() with respect to `value`, which is restored afterwards.
 template <class F>
 double slope(double& value, const F& f) {
   const double kept = value;

@@ -1,4 +1,4 @@
-// Ternary weights, against computations in double, closed forms and finite differences.
+// Ternary weights, compared with computations in double, closed forms and finite differences.
 #include "train/layers/ternary.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Floats ternary_of(const Floats& weights) {
   return out;
 }
 
-/// The parameters with ternary matrices.
+/// The parameters, with all weight matrices made ternary.
 Floats with_ternary_matrices(const Layout& layout, Floats parameters) {
   for (const auto& [begin, end] : weight_matrices(layout)) {
     const auto matrix = std::span(parameters).subspan(begin, end - begin);
@@ -67,7 +67,7 @@ struct Named {
   SampleShape in;
 };
 
-/// Models of all layers with weight matrices, and without kinks.
+/// Models that have all layers with weight matrices, and no kinks.
 std::vector<Named> smooth_models() {
   using K = LayerKind;
   const LayerSpec branch{
@@ -90,7 +90,7 @@ std::vector<Named> smooth_models() {
 
 constexpr std::size_t batch = 3;
 
-/// What a network is given: the same in float and in double.
+/// The inputs of a network, which are the same in float and in double.
 struct Given {
   Floats parameters, inputs, d_outputs;
 };
@@ -108,7 +108,7 @@ Given given_for(const ModelPlan& plan) {
   return given;
 }
 
-/// The outputs times d_outputs, of a network in double.
+/// The product of d_outputs and the outputs of a network in double.
 double value_of(Network<double>& network, const Doubles& parameters, const Given& given) {
   const Doubles inputs(given.inputs.begin(), given.inputs.end());
   Rng unused(0);
@@ -136,7 +136,8 @@ TrainerSpec trainer_of(ModelSpec model) {
 }  // namespace
 
 TEST_CASE("weights above 0.7 times the mean magnitude become plus or minus their own mean") {
-  // The magnitudes' mean is 6 / 6, so the threshold is 0.7, and the larger ones' mean is 5.5 / 3.
+  // The mean of the magnitudes is 6 / 6, so the threshold is 0.7. The magnitudes above it have the
+  // mean 5.5 / 3.
   const Floats weights = {1, -2, 0.125F, -0.375F, 2.5F, 0};
   const TernaryForm form = ternary_form(weights);
   CHECK(form.threshold == 0.7F);
@@ -164,7 +165,7 @@ TEST_CASE("the ternary form is what a straight computation in double finds") {
     }
     INFO(size);
     const TernaryForm form = ternary_form(weights);
-    // Each is rounded to float once.
+    // Threshold and scale are each rounded to float once.
     CHECK(form.threshold == Approx(threshold).epsilon(1e-7));
     CHECK(form.scale == Approx(sum / count).epsilon(1e-7));
     const Floats out = ternary_of(weights);
@@ -187,12 +188,12 @@ TEST_CASE("no other scale brings ternary weights nearer to the weights") {
     product += static_cast<double>(weights[i]) * static_cast<double>(signs[i]);
     square += static_cast<double>(signs[i] * signs[i]);
   }
-  // |w - a t|^2 = |w|^2 - 2 a (w t) + a^2 |t|^2 is least at a = (w t) / |t|^2.
+  // |w - a t|^2 = |w|^2 - 2 a (w t) + a^2 |t|^2 is smallest at a = (w t) / |t|^2.
   CHECK(scale == Approx(product / square).epsilon(1e-7));
   const double least = squared_distance(weights, signs, scale);
   CHECK(squared_distance(weights, signs, 0.99 * scale) > least);
   CHECK(squared_distance(weights, signs, 1.01 * scale) > least);
-  // The threshold is near the best one, too: signs of all weights are farther away.
+  // The threshold is also near the best one: the signs of all weights give a worse fit.
   Floats all(weights.size());
   std::ranges::transform(weights, all.begin(), [](float w) { return std::copysign(1.0F, w); });
   double mean = 0;
@@ -331,7 +332,7 @@ TEST_CASE("a step changes the floats behind ternary weights by the gradient at t
   for (std::size_t i = 0; i < first.size(); ++i) {
     REQUIRE(learner->parameters()[i] == Approx(first[i] - 0.25F * gradient[i]).margin(1e-7));
   }
-  // A model is judged by its ternary weights.
+  // A model is evaluated by its ternary weights.
   Model judge(ternary(mlp({24}, 5)), data->shape, evaluation_batch(*data));
   Model plain(mlp({24}, 5), data->shape, evaluation_batch(*data));
   const Floats now(learner->parameters().begin(), learner->parameters().end());

@@ -1,4 +1,4 @@
-// A step in two halves, gradient and update. Between the two, replicas in lockstep sum their
+// A training step in two halves, gradient and update. Between them, replicas in lockstep sum their
 // gradients.
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -58,7 +58,7 @@ ModelSpec mixed() {
 
 const std::vector<ModelSpec> models = {mlp({32, 16}, 10), lenet(10), cnn(10), mixed()};
 
-/// For every kind of optimiser, a run whose learning rate differs at every step.
+/// A run with this kind of optimiser, whose learning rate differs at every step.
 TrainerSpec spec_of(ModelSpec model, OptimizerKind kind) {
   return {.model = std::move(model),
           .optimizer = {.kind = kind, .weight_decay = 0.01},
@@ -113,7 +113,7 @@ Floats trained_by_hand(const TrainerSpec& spec, const std::shared_ptr<const Data
   return parameters;
 }
 
-/// The arguments of a network's `ready`, and the elements at that time.
+/// The arguments with which a network called `ready`, and the elements at that time.
 struct Told {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
   Floats seen;
@@ -277,7 +277,7 @@ TEST_CASE("a restored trainer goes on with the samples that come next", "[unit]"
 TEST_CASE("a checkpoint without a position goes on as after equal batches", "[unit]") {
   const TrainerSpec spec = spec_of(mlp({16}, 10), OptimizerKind::nesterov);
   const auto data = images(30);
-  for (const std::uint64_t steps : {2u, 3u, 7u}) {  // 3 batches are an epoch.
+  for (const std::uint64_t steps : {2u, 3u, 7u}) {  // An epoch has 3 batches.
     const auto first = built_in_learner(spec, data);
     first->run_steps(steps);
     OptimizerState state = first->optimizer_state();
@@ -315,10 +315,11 @@ TEST_CASE("who adopts another's state goes on like it with every optimiser", "[u
     }
     CHECK(copied(taker->parameters()) == copied(giver->parameters()));
     CHECK(taker->updates() == giver->updates());
-    // Its samples are in a sum that others completed, and it drew no samples of its own meanwhile.
+    // Other peers have completed a sum that contains the taker's samples. The taker has drawn no
+    // more samples since.
     CHECK(taker->optimizer_state().position == *position + 8);
 
-    // A state that is not newer does not include these samples, so they are drawn again.
+    // A state that is not newer does not include these samples, so the taker draws them again.
     gradient_of(taker, 8);
     giver->copy_optimizer(state);
     taker->adopt_state(giver->parameters(), state, giver->step(), giver->updates());
@@ -381,7 +382,7 @@ TEST_CASE("with own steps held a model does not grow from one change by others t
     CHECK(largest_magnitude(learner->parameters()) <= 1000 * before);
     CHECK(is_finite(gradient_of(learner, 8)));
   }
-  // Steps that grew beyond the bound on their own are free again without it.
+  // Once the bound is lifted, parameters that grow on their own may exceed it.
   learner->hold_steps(false);
   std::ranges::fill(learner->live_parameters(), 2000 * before);
   learner->change_by_others([](std::span<float>) {});
@@ -406,7 +407,7 @@ TEST_CASE("with own steps held a run may begin with a large model and stay as la
     learner->change_by_others([](std::span<float>) {});
     CHECK(learner->held() == 0);
     CHECK(copied(learner->parameters()) == large);
-    // A model that is adopted later raises nothing.
+    // A model that is adopted later does not raise the bound.
     learner->go_on_at(3);
     learner->adopt_model(Floats(size, 20000), 4);
     learner->change_by_others([](std::span<float>) {});
@@ -422,7 +423,7 @@ TEST_CASE("a model that begins with large parameters keeps them", "[unit]") {
   CHECK(learner->restore(large, {}).empty());
   gradient_of(learner, 8);
   learner->update(Floats(large.size(), 0));
-  // Weight decay shortens them, and nothing else does.
+  // Only weight decay shortens the parameters.
   CHECK(std::ranges::min(learner->parameters()) > 4990);
   CHECK(learner->held() == 0);
 }
@@ -462,7 +463,7 @@ TEST_CASE("the swarm's schedule goes on within a task from the progress it was t
     told->run_steps(20);
   }
   CHECK(copied(told->parameters()) == copied(plain->parameters()));
-  // Progress of other peers counts at once too.
+  // The progress of other peers also counts at once.
   told->set_progress(0.9);
   CHECK(told->learning_rate() < 0.5 * plain->learning_rate());
 }

@@ -1,4 +1,4 @@
-// Saves and loads pairs of files. The newest complete pair comes first.
+// Saves and loads checkpoints, each a pair of files. The newest complete pair comes first.
 #include "train/checkpoint/checkpoint.hpp"
 
 #include <zlib.h>
@@ -24,8 +24,8 @@ std::string stem(std::uint64_t step) {
   return text.data();
 }
 
-/// The step in the name of a parameter file; 0 if there is none. The number may have more digits
-/// than stem() pads it to.
+/// The step in the name of a parameter file; 0 if the name has none. A step may have more digits
+/// than the width to which stem() pads it.
 std::uint64_t step_in(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const std::size_t begin = std::min(name.find('-') + 1, name.size());
@@ -40,8 +40,8 @@ std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
          (name.substr(0, name.size() - std::string_view(suffix).size()) + optimizer_suffix);
 }
 
-/// A mark that both files of a save carry. It depends on the step and on all parameters, so no
-/// other save has the same.
+/// The mark that both files of a save carry. It depends on the step and on all parameters, so that
+/// different saves have different marks.
 std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
   const auto sum =
       crc32_z(static_cast<uLong>(step & 0xffffffffu),
@@ -58,7 +58,7 @@ bool read_number(const std::map<std::string, std::string>& metadata, const char*
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// Reads a number that need not be whole; false if it is missing or malformed.
+/// Reads a number that may have a fraction. Returns false if it is missing or malformed.
 bool read_real(const std::map<std::string, std::string>& metadata, const char* key, double& value) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) return false;
@@ -73,8 +73,8 @@ std::string exact(double value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
-/// Reads one pair. Returns why it cannot be used, or an empty string. `is_unfit` becomes true if
-/// the parameters are sound and only the layout is another.
+/// Reads one pair. Returns why it cannot be used, or an empty string. Sets `is_unfit` if the
+/// parameters are sound and only the layout is wrong.
 std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_of,
                       Checkpoint& checkpoint, bool& is_unfit) {
   LoadedParameters parameters = load_parameters(file, layout_of);
@@ -96,7 +96,7 @@ std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_
   Hyperparameters own;
   if (read_real(state.metadata, "learning_rate", own.learning_rate) &&
       read_real(state.metadata, "momentum", own.momentum)) {
-    // Files have these only if the peers of the population differed in them.
+    // Files have these values only if the peers of the population differed in them.
     read_real(state.metadata, "weight_decay", own.weight_decay);
     read_real(state.metadata, "batch", own.batch);
     read_real(state.metadata, "alpha", own.alpha);
@@ -139,7 +139,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return folder.string() + ": cannot be created: " + error.message();
-  // Remove what a crash in the middle of an earlier save left behind.
+  // Remove the files that a crash during an earlier save left behind.
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     std::error_code ignored;
     if (entry.path().extension() == ".tmp") std::filesystem::remove(entry.path(), ignored);
@@ -174,8 +174,8 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   problem = write_safetensors(file, tensors, metadata);
   if (!problem.empty()) return problem;
 
-  // Only files up to this one count towards `keep`: later steps' checkpoints, torn or from another
-  // run, must not push out the one just written.
+  // Only files up to this one count towards `keep`. Checkpoints of later steps may be torn or from
+  // another run, and must not push out the one just written.
   std::vector<std::filesystem::path> files = parameter_files(folder);
   std::erase_if(files, [&](const auto& other) { return is_older(file, other); });
   for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {

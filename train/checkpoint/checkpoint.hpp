@@ -23,40 +23,41 @@ struct Checkpoint {
 
 /// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
 /// (created if missing), so that a parameter file implies its partner. Then deletes all but the
-/// newest `keep` pairs (at least one) up to this step; pairs of later steps are kept. Returns why
-/// it failed, or an empty string; after a failure older checkpoints are untouched.
+/// newest `keep` pairs (at least one) up to this step; pairs of later steps are kept. Returns the
+/// reason for a failure, or an empty string. After a failure, older checkpoints are untouched.
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
 
-/// True if the file's name is that of a checkpoint's parameters.
+/// True if the file has the name of a checkpoint's parameter file.
 bool is_parameter_file(const std::filesystem::path& file);
 
-/// True if parameter file `a` is of a lower step than `b`, by their names. Files of the same step
+/// True if the name of parameter file `a` has a lower step than that of `b`. Files of the same step
 /// have a fixed order.
 bool is_older(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// The parameter files in a folder, newest first; empty if there is no such folder.
 std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& folder);
 
-/// The layout of the tensors in a file with these metadata.
+/// Returns the layout that the tensors in a file with these metadata should have.
 using LayoutOf = std::function<Layout(const std::map<std::string, std::string>&)>;
 
-/// Takes a checkpoint over, with what it holds. Returns why it is of no use, or an empty string.
+/// Takes over the content of a checkpoint. Returns why it cannot be used, or an empty string.
 using TakeOver = std::function<std::string(Checkpoint&)>;
 
-/// The newest complete checkpoint, and why newer ones were refused.
+/// The newest usable checkpoint, and why newer ones were refused.
 struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
   std::filesystem::path file;  ///< The parameter file of `checkpoint`.
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
-  /// The newest of these that is sound but of another model or optimiser, and why it was refused.
+  /// The newest refused file that is sound but belongs to another model or optimiser, and why it
+  /// was refused.
   std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
                                         const LayoutOf& layout_of);
-/// The newest one that `take_over` does not refuse. Reads none that is older.
+/// Loads the newest checkpoint that `take_over` accepts. Reads no older ones.
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
                                         const LayoutOf& layout_of, const TakeOver& take_over);
 
@@ -64,7 +65,8 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
 struct LoadedCheckpoints {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
-  /// The newest of these that is sound but of another model or optimiser, and why it was refused.
+  /// The newest refused file that is sound but belongs to another model or optimiser, and why it
+  /// was refused.
   std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const LayoutOf& layout_of);
@@ -74,7 +76,8 @@ struct LoadedParameters {
   std::vector<float> parameters;
   std::map<std::string, std::string> metadata;
   std::string problem;    ///< Why the file cannot be used. Empty if it can.
-  bool is_sound = false;  ///< True if the file could be read, even if its tensors are others.
+  bool is_sound = false;  ///< True if the file could be read, even if its tensors do not fit the
+                          ///< layout.
 };
 LoadedParameters load_parameters(const std::filesystem::path& file, const Layout& layout);
 LoadedParameters load_parameters(const std::filesystem::path& file, const LayoutOf& layout_of);

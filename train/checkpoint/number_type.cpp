@@ -25,7 +25,7 @@ constexpr bool are_in_order() {
 }
 static_assert(are_in_order(), "facts_of() finds a type by its number");
 
-/// True if converting to float32 and back gives the same whole number.
+/// True if `number` stays the same when it is converted to float32 and back.
 template <class Whole>
 bool is_exact(Whole number) {
   constexpr int digits = 24;  // Bits of a float32's mantissa.
@@ -36,7 +36,7 @@ bool is_exact(Whole number) {
   return magnitude == 0 || std::bit_width(magnitude) - std::countr_zero(magnitude) <= digits;
 }
 
-/// Copies number by number, because the bytes may not be aligned for the numbers' type.
+/// Reads the numbers one by one, because the bytes may not be aligned for the numbers' type.
 template <class Number>
 bool read_as(std::span<const std::byte> bytes, std::span<float> out) {
   bool exact = true;
@@ -108,7 +108,7 @@ bool write_numbers(NumberType type, std::span<const float> values, std::span<std
   check(type == NumberType::f16 || type == NumberType::bf16, "models are written as floats");
   const bool is_half = type == NumberType::f16;
   (is_half ? encode_fp16 : encode_bf16)(values, out);
-  // The smallest magnitudes that are rounded to infinity.
+  // The smallest magnitude that rounds to infinity.
   const float bound = is_half ? 65520.0F : std::bit_cast<float>(0x7f7f8000U);
   return std::ranges::none_of(
       values, [bound](float value) { return std::isfinite(value) && std::abs(value) >= bound; });

@@ -11,7 +11,7 @@ namespace gv {
 
 enum class NumberType { f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
 
-/// A type's names in messages and in safetensors files, and the length of a number.
+/// A number type's names in messages and in safetensors files, and the length of one number.
 struct NumberTypeFacts {
   NumberType type;
   std::string_view name;         ///< For example "f16".
@@ -42,14 +42,14 @@ constexpr std::string_view to_string(NumberType type) { return facts_of(type).na
 /// The type that safetensors files call `name`; nullopt if we do not read it.
 std::optional<NumberType> safetensors_type(std::string_view name);
 
-/// Reads out.size() little-endian numbers from `bytes`, which has bytes_of(type) for each. An f64
-/// is rounded to the nearest float32 and may become infinite. Returns false if a whole number
-/// cannot be held exactly by float32; `out` must then not be used.
+/// Reads out.size() little-endian numbers from `bytes`, which must have bytes_of(type) bytes for
+/// each. An f64 is rounded to the nearest float32 and may become infinite. Returns false if float32
+/// cannot hold a whole number exactly; `out` must then not be used.
 bool read_numbers(NumberType type, std::span<const std::byte> bytes, std::span<float> out);
 
-/// Writes the values as little-endian f32, f16 or bf16 into `out`, which has bytes_of(type) for
-/// each, rounded to nearest even. Returns false if a finite value is too large for the type; it is
-/// then written as infinity.
+/// Writes the values to `out` as little-endian f32, f16 or bf16, rounded to nearest even. `out`
+/// must have bytes_of(type) bytes for each. A finite value that is too large for the type is
+/// written as infinity; the function then returns false.
 bool write_numbers(NumberType type, std::span<const float> values, std::span<std::byte> out);
 
 }  // namespace gv

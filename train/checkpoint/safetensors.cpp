@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t header_bytes_max = 16 << 20;
 constexpr std::size_t alignment = 8;
-constexpr std::size_t piece_numbers = 1 << 16;  ///< Numbers that are converted at a time.
+constexpr std::size_t piece_numbers = 1 << 16;  ///< How many numbers are converted at a time.
 constexpr const char* metadata_key = "__metadata__";
 constexpr const char* data_sum_key = "crc32.data";
 constexpr const char* header_sum_key = "crc32.header";
@@ -41,7 +41,7 @@ std::string hex(std::uint32_t value) {
 
 std::string failed(const std::string& what) { return what + ": " + std::strerror(errno); }
 
-/// A file being written. It is closed, and removed unless keep() was called.
+/// A file being written. The destructor closes it, and removes it unless keep() was called.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path name)
@@ -68,8 +68,8 @@ class NewFile {
     return true;
   }
 
-  /// If the sync fails, the data may never reach the disk, and a second attempt can falsely
-  /// succeed.
+  /// Returns false if the file could not be synced or closed. If the sync fails, the data may never
+  /// reach the disk, and a second attempt can falsely succeed.
   bool sync_and_close() {
     const bool synced = ::fsync(fd_) == 0;
     const bool closed = ::close(std::exchange(fd_, -1)) == 0;
@@ -92,14 +92,14 @@ bool sync_folder(const std::filesystem::path& folder) {
   return synced;
 }
 
-/// Checksum of the header without the checksum itself.
+/// Checksum of the header without its entry for this checksum.
 std::uint32_t sum_of_header(Json header) {
   header[metadata_key].erase(header_sum_key);
   const std::string text = header.dump();
   return add_to_sum(0, text.data(), text.size());
 }
 
-/// Where a tensor's data begin; 0 if the entry does not say it as it should.
+/// The offset at which a tensor's data begin; 0 if the entry is malformed.
 std::uint64_t begin_of(const Json& entry) {
   const auto range = entry.is_object() ? entry.find("data_offsets") : entry.end();
   const bool is_named = range != entry.end() && range->is_array() && !range->empty() &&
@@ -146,8 +146,8 @@ std::optional<Tensor> parse_tensor(const std::string& name, const Json& entry,
   return tensor;
 }
 
-/// Looks through a header without storing it: counts the names that a parser would compare, each
-/// with those before it in its table. Stops when they are too many.
+/// Scans a header without storing it. A parser compares each name with the earlier names in the
+/// same table; this class counts these comparisons, and stops when there are too many.
 class NameCount final : public nlohmann::json_sax<Json> {
  public:
   bool are_too_many() const { return comparisons_ > comparisons_max; }
@@ -181,18 +181,19 @@ class NameCount final : public nlohmann::json_sax<Json> {
   }
 
  private:
-  /// Those of the tensors' names, and room for those of each tensor's table and of the metadata.
+  /// Enough comparisons for the names of all tensors, the names in each tensor's table, and the
+  /// names in the metadata.
   static constexpr std::uint64_t comparisons_max =
       tensors_in_file_max * (tensors_in_file_max / 2 + 100);
 
   std::vector<std::uint64_t> tables_;  ///< The number of names in each open table.
-  std::set<std::string> names_;        ///< Those in the outermost table.
+  std::set<std::string> names_;        ///< Names in the outermost table.
   std::uint64_t comparisons_ = 0;
   bool is_one_repeated_ = false;
 };
 
-/// Reads the header of a file of `size` bytes: its text into `text`, and parsed into `header`.
-/// Returns why it failed, or an empty string.
+/// Reads the header of a file of `size` bytes. Puts its text into `text`, and the parsed form into
+/// `header`. Returns the reason for a failure, or an empty string.
 std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text, Json& header) {
   std::uint64_t length = 0;
   if (size < sizeof length || !in.read(reinterpret_cast<char*>(&length), sizeof length)) {
@@ -204,7 +205,7 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   text.assign(length, ' ');
   if (!in.read(text.data(), static_cast<std::streamsize>(length))) return "its header is cut off";
   NameCount count;
-  // The parser below says what is wrong with a text that is no JSON.
+  // If the text is not JSON, the parser below reports the reason.
   static_cast<void>(Json::sax_parse(text, &count));
   if (count.are_too_many()) {
     return "its header has too many names; up to " + std::to_string(tensors_in_file_max) +
@@ -217,8 +218,8 @@ std::string read_header(std::ifstream& in, std::uint64_t size, std::string& text
   return {};
 }
 
-/// Reads the values of a tensor and adds their bytes to the checksum. Returns why it failed, or an
-/// empty string.
+/// Reads the values of a tensor and adds their bytes to the checksum. Returns the reason for a
+/// failure, or an empty string.
 std::string read_values(std::ifstream& in, Tensor& tensor, std::uint32_t& sum) {
   const std::size_t bytes_each = bytes_of(tensor.type);
   std::vector<std::byte> piece(std::min(tensor.values.size(), piece_numbers) * bytes_each);
@@ -242,11 +243,11 @@ std::string read_values(std::ifstream& in, Tensor& tensor, std::uint32_t& sum) {
   return {};
 }
 
-/// Reads the tensors that the header names, and the metadata. Returns why it failed, or an empty
-/// string.
+/// Reads the tensors that the header names, and the metadata. Returns the reason for a failure, or
+/// an empty string.
 std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t data_bytes,
                          LoadedTensors& loaded, std::uint32_t& sum) {
-  // A header may name tensors in another order than that of their data.
+  // A header may list the tensors in a different order than their data.
   struct Named {
     std::uint64_t begin;
     std::string name;
@@ -273,7 +274,8 @@ std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t da
   return offset != data_bytes ? "it has bytes after its last tensor" : "";
 }
 
-/// Checks a file's checksums, if the file has any. `sum` is the checksum of the data as read.
+/// Checks a file's checksums, if it has any, and returns the problem. `sum` is the checksum of the
+/// data that were read.
 std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std::string& text,
                             std::uint32_t sum) {
   const auto data_sum = loaded.metadata.find(data_sum_key);
@@ -296,8 +298,8 @@ std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std
   return {};
 }
 
-/// Calls `use` with the bytes of all tensors, piece by piece. Returns false as soon as `use` does,
-/// or if a value is too large for the type.
+/// Calls `use` with the bytes of all tensors, piece by piece. Returns false once `use` has returned
+/// false, or if a value is too large for the type.
 template <class Use>
 bool for_each_piece(const std::vector<TensorView>& tensors, NumberType type, Use use) {
   std::vector<std::byte> piece;
@@ -315,7 +317,8 @@ bool for_each_piece(const std::vector<TensorView>& tensors, NumberType type, Use
   return true;
 }
 
-/// The header of a file whose data have the checksum `sum`. Throws if a text is not UTF-8.
+/// Returns the header of a file whose data have the checksum `sum`. Throws if a string is not
+/// UTF-8.
 std::string header_text(const std::vector<TensorView>& tensors,
                         const std::map<std::string, std::string>& metadata, NumberType type,
                         std::uint32_t sum) {

@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// The most tensors in a file. The parser searches a table of names from its front, so its time
-/// grows with the square of their number.
+/// The most tensors in a file. The parser searches each table of names from the front, so its time
+/// grows with the square of the number of tensors.
 inline constexpr std::size_t tensors_in_file_max = 20000;
 
 /// A tensor to write. The caller owns the values.
@@ -26,9 +26,9 @@ struct TensorView {
 
 /// Writes `file` under a temporary name in its folder, syncs it, renames it and syncs the folder.
 /// Values are written as `type`: f32, f16 or bf16. Adds checksums (CRC-32) of header and data to
-/// the metadata. Returns why it failed, or an empty string; after a failure `file` is unchanged.
-/// More than `tensors_in_file_max` tensors are refused, because such a file would not be read
-/// again.
+/// the metadata. Returns the reason for a failure, or an empty string. After a failure, `file` is
+/// unchanged. More than `tensors_in_file_max` tensors are refused, because such a file could not be
+/// read back.
 std::string write_safetensors(const std::filesystem::path& file,
                               const std::vector<TensorView>& tensors,
                               const std::map<std::string, std::string>& metadata,

@@ -1,4 +1,4 @@
-// The three permutations of the order.
+// Computes the three permutations of a block order.
 #include "train/data/block_order.hpp"
 
 #include <algorithm>
@@ -34,7 +34,8 @@ BlockOrder::Window BlockOrder::window_of(std::uint64_t place) const {
 }
 
 BlockOrder::Spot BlockOrder::spot_of(std::uint64_t place) const {
-  // All blocks before and after the last block, which may be short, are whole.
+  // Only the last block may be short. It can be anywhere in the random order of blocks, and all
+  // blocks before and after it are whole.
   const std::uint64_t last_begin = last_turn_ * block_;
   if (place < last_begin) return {place / block_, place % block_};
   const std::uint64_t since = place - last_begin;

@@ -17,22 +17,23 @@ namespace gv {
 ///   3. The places are cut into windows as long as a block, each from the middle of one block to
 ///      the middle of the next, and the numbers of each window are shuffled.
 ///
-/// So the numbers of two neighbouring blocks mix. The places of a window, and so any place and
-/// those near it, need two blocks, or three if one of them is the shorter one.
+/// So the numbers of neighbouring blocks are mixed. A window takes its numbers from two blocks, or
+/// from three if one of them is the shorter block.
 class BlockOrder {
  public:
   /// `size`: 1 to 2^62. `block`: at least 1. Computing is fastest if it is a power of two.
   BlockOrder(std::uint64_t size, std::uint64_t block, std::uint64_t key);
 
   std::uint64_t size() const { return size_; }
-  /// The number at that place in the order, which is below size().
+  /// Returns the number at that place in the order. It is below size().
   std::uint64_t at(std::uint64_t place) const;
-  /// The blocks from which the numbers in the window of that place come, in order.
+  /// Returns the blocks that hold the numbers in the window of that place, in the random order of
+  /// the blocks.
   std::vector<std::uint64_t> blocks_near(std::uint64_t place) const;
 
  private:
-  /// The position of a number before windows are shuffled: its block's place in the order of
-  /// blocks, and its place within that block.
+  /// The position of a number before windows are shuffled: the place of its block in the order of
+  /// blocks, and the place of the number within that block.
   struct Spot {
     std::uint64_t turn = 0;
     std::uint64_t offset = 0;

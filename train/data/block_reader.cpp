@@ -1,4 +1,4 @@
-// Holds blocks by when they were last used.
+// Keeps the blocks that were used most recently.
 #include "train/data/block_reader.hpp"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace gv {
 namespace {
 
-/// Reads a block of `all`. Every failure is a problem in the result, because the work of another
-/// thread must not throw.
+/// Reads block `number` of `all`. Reports every failure as a problem in the result, because work on
+/// another thread must not throw.
 LoadedDataSet load(const DataSet& all, std::size_t number) {
   try {
     LoadedDataSet loaded = all.blocks->read(number);
@@ -40,11 +40,11 @@ BlockReader::Held* BlockReader::find(std::size_t number) {
   return nullptr;
 }
 
-/// Makes room for a block by dropping the least recently used one.
+/// Adds a block, and makes room for it by dropping the least recently used one.
 BlockReader::Held& BlockReader::add(std::size_t number) {
   if (held_.size() == held_max) {
     const auto oldest = std::ranges::min_element(held_, {}, &Held::used);
-    // Without waiting, blocks that are still being read would exceed the memory limit.
+    // Wait for a block that is still being read. Otherwise, its memory would exceed the limit.
     if (oldest->wait) oldest->wait();
     held_.erase(oldest);
   }

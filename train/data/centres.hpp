@@ -1,4 +1,4 @@
-// The centres of clusters, by which samples are dealt out and machines are chosen.
+// Cluster centres, which assign samples to peers and choose the kernel machine for a sample.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Centres that k-means has found, (size(), features).
+/// Centres found by k-means, (size(), features).
 struct Centres {
   std::size_t features = 0;
   std::vector<float> values;
@@ -17,8 +17,8 @@ struct Centres {
   std::size_t size() const { return features == 0 ? 0 : values.size() / features; }
 };
 
-/// The number of the centre nearest to `x` among those with `usable`; on ties the first. An empty
-/// `usable` allows all. At least one must be allowed.
+/// Returns the index of the centre nearest to `x` among those that `usable` allows; on ties the
+/// lowest index. An empty `usable` allows all centres. At least one must be allowed.
 std::size_t nearest(const Centres& centres, std::span<const float> x,
                     const std::vector<bool>& usable = {});
 
@@ -28,8 +28,9 @@ struct LoadedCentres {
   std::string problem;
 };
 
-/// Reads the centres from a model file whose first layer is `clusters`: sums over counts. The file
-/// is refused if a centre has no samples, since a peer would have none either. Never throws.
+/// Reads the centres from a model file whose first layer is `clusters`: each centre is a sum
+/// divided by a count. Refuses the file if a centre has no samples, because the peer of that centre
+/// would have none either. Never throws.
 LoadedCentres read_centres(const std::filesystem::path& file);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Parses the fields of a line.
+// Parses the fields of a CSV line.
 #include "train/data/csv_rows.hpp"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr std::size_t label_max = 100000;
 
 struct CsvRow {
   std::vector<double> values;
-  bool numeric = true;         ///< True if every field is a number that a float can hold.
+  bool numeric = true;         ///< True if every field is a number that fits into a float.
   bool starts_numeric = true;  ///< True if the first field is any kind of number, even "nan".
 };
 
@@ -37,8 +37,8 @@ CsvRow parse_row(std::string_view line) {
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
     const bool whole = error != std::errc::invalid_argument && end == field.data() + field.size();
     if (row.values.empty()) row.starts_numeric = whole;
-    // A value that a float cannot hold would become infinity in training. For nan the comparison is
-    // false, too.
+    // A value too large for a float would become infinity in training. The comparison is also false
+    // for NaN.
     row.numeric = row.numeric && whole && error == std::errc() &&
                   std::abs(value) <= std::numeric_limits<float>::max();
     row.values.push_back(value);
@@ -57,8 +57,8 @@ std::optional<Problem> CsvRows::add(std::string_view line, DataSet& data) {
   ++number_;
   if (line.empty() || line == "\r") return std::nullopt;
   const CsvRow row = parse_row(line);
-  // Only the first field decides whether a line is a heading, so a bad field further on is
-  // reported.
+  // Only the first field decides whether the line is a heading. A bad field after a numeric first
+  // field is thus reported.
   if (number_ == 1 && may_be_headings_ && !row.starts_numeric) return std::nullopt;
   const auto refuse = [](std::string reason, std::string remedy) {
     return Problem{.place = {}, .reason = std::move(reason), .remedy = std::move(remedy)};

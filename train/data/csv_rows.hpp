@@ -15,26 +15,27 @@ inline constexpr std::size_t csv_problems_max = 20;  ///< The most problems list
 /// Reads the lines of one file in order and checks that they fit together.
 class CsvRows {
  public:
-  /// With `targets` = 0 the last column is a label, otherwise the last `targets` columns are
+  /// If `targets` is 0, the last column is a label. Otherwise, the last `targets` columns are
   /// targets.
   explicit CsvRows(std::size_t targets) : targets_(targets) {}
-  /// For a part of a file after its headings, where rows have `width` columns and the first line
-  /// has the number `first_line`.
+  /// Reads a part of a file after the headings. Rows have `width` columns, and the first line has
+  /// the number `first_line`.
   CsvRows(std::size_t targets, std::size_t width, std::size_t first_line)
       : targets_(targets), width_(width), number_(first_line - 1), may_be_headings_(false) {}
 
-  /// Appends the sample in the next line, which is given without its line end, to `data`. Empty
-  /// lines, and headings in the first line, are skipped. Returns reason and remedy if the line is
-  /// refused; then `data` is useless.
+  /// Appends the sample in the next line to `data`. `line` excludes the line end. Skips empty
+  /// lines, and headings in the first line. Returns the reason and remedy if the line is refused;
+  /// `data` is then useless.
   std::optional<Problem> add(std::string_view line, DataSet& data);
 
-  /// Number of the last line, from 1.
+  /// Number of the last line read, from 1.
   std::size_t number() const { return number_; }
-  /// Columns of a row; 0 before the first.
+  /// Columns of a row; 0 before the first row.
   std::size_t width() const { return width_; }
   /// Number of input columns. Only valid after the first row.
   std::size_t features() const { return width_ - last_columns(); }
-  /// Sets the shape of samples, and the number of targets. Only valid after the first row.
+  /// Sets the shape of samples, and the number of targets, in `data`. Only valid after the first
+  /// row.
   void describe(DataSet& data) const;
 
  private:

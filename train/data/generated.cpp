@@ -12,11 +12,11 @@ namespace gv {
 namespace {
 
 /// Mean distance between two centres. With noise 1 and ten classes, about 93 % of samples can be
-/// classified.
+/// classified correctly.
 constexpr double separation = 4.5;
 
-/// Waves of which the centre of images consists in each channel, and how often the shortest one
-/// repeats across the image.
+/// The number of waves that make up each channel of an image's centre, and how often the shortest
+/// one repeats across the image.
 constexpr std::size_t waves = 4;
 constexpr double repeats_max = 4;
 
@@ -48,7 +48,8 @@ std::vector<double> draw_images(const GeneratedSpec& spec, std::size_t blobs, Rn
 std::vector<double> draw_centres(const GeneratedSpec& spec, std::size_t blobs) {
   Rng rng = Rng(spec.seed).fork("centres");
   if (spec.side > 0) return draw_images(spec, blobs, rng);
-  // In d dimensions two standard normal points are about sqrt(2 d) apart.
+  // In d dimensions, two standard normal points are about sqrt(2 d) apart, so scale to
+  // `separation`.
   const double unit = separation / std::sqrt(2.0 * static_cast<double>(spec.features));
   std::vector<double> centres(blobs * spec.features);
   for (double& value : centres) value = unit * rng.normal();

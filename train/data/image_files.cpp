@@ -1,4 +1,4 @@
-// Headers of IDX files.
+// Reads the headers of IDX files, and describes the problems of image files.
 #include "train/data/image_files.hpp"
 
 #include <cstdint>

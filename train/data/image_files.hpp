@@ -1,5 +1,5 @@
-// The formats of IDX files and of CIFAR-10's binary files, for readers of whole files and of
-// blocks.
+// The formats of IDX files and of CIFAR-10's binary files. Shared by the readers of whole files and
+// of blocks.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,37 @@
 
 namespace gv {
 
-/// Bytes of a record of CIFAR-10: a label, then 3 x 32 x 32 pixels.
+/// Bytes of one CIFAR-10 record: a label, then 3 x 32 x 32 pixels.
 inline constexpr std::size_t cifar_record = 1 + 3 * 32 * 32;
 inline constexpr std::size_t cifar_classes = 10;
 
-/// No file is that large; such dimensions make no sense.
+/// The most values in an IDX file. No real file is larger, so a larger number in a header is an
+/// error.
 inline constexpr std::uint64_t idx_values_max = std::uint64_t{1} << 62;
 
 /// Bytes of the header of an IDX file, before its values.
 constexpr std::size_t idx_header_bytes(std::size_t dimensions) { return 4 + 4 * dimensions; }
 
-/// The dimensions in the header of an IDX file that begins with `bytes`. If it is not an IDX file
-/// of bytes with `expected` dimensions and at most `idx_values_max` values, adds a problem and
-/// returns an empty list.
+/// Returns the dimensions in the header of an IDX file that begins with `bytes`. Adds a problem and
+/// returns an empty list unless the file has single-byte values, `expected` dimensions, and at most
+/// `idx_values_max` values.
 std::vector<std::size_t> idx_dimensions(const std::string& file,
                                         const std::vector<std::uint8_t>& bytes,
                                         std::size_t expected, Problems& problems);
 
-/// Adds a problem if a file does not hold as many values as it announces.
+/// Adds a problem if the number of values in a file differs from the number that its header
+/// announces.
 void check_idx_length(const std::string& file, std::size_t announced, std::size_t held,
                       Problems& problems);
 
-/// Adds a problem if a file of labels does not have one for each image.
+/// Adds a problem if the file `labels` does not have one label for each image.
 void check_idx_counts(const std::string& labels, std::size_t label_count, std::size_t image_count,
                       Problems& problems);
 
-/// The problem of a CIFAR-10 file whose size is not a whole number of records.
+/// Returns the problem of a CIFAR-10 file whose size is not a whole number of records.
 Problem not_cifar_records(const std::string& file, std::size_t bytes);
 
-/// The problem of a CIFAR-10 record whose label is too large.
+/// Returns the problem of a CIFAR-10 record whose label is too large.
 Problem bad_cifar_label(const std::string& file, std::size_t record, std::uint8_t label);
 
 }  // namespace gv

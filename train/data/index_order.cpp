@@ -1,4 +1,4 @@
-// Permutes places within a part, and parts within the whole.
+// Permutes the positions within a peer's part, and all samples among the parts.
 #include "train/data/index_order.hpp"
 
 #include "base/check.hpp"

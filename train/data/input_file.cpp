@@ -1,4 +1,4 @@
-// Reads bytes and lines, and says where that failed.
+// Reads bytes and lines, and reports where reading failed.
 #include "train/data/input_file.hpp"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ namespace gv {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-/// A longer line is refused instead of read into memory.
+/// The longest line, in bytes. A longer one is refused instead of read into memory.
 constexpr std::size_t line_bytes_max = std::size_t{64} << 20;
 
 std::string because_of(int error) { return std::generic_category().message(error); }
@@ -81,7 +81,8 @@ std::optional<Problem> InputFile::read(std::uint64_t offset, std::span<std::uint
 InputLines::InputLines(const InputFile& file, std::uint64_t begin, std::uint64_t end)
     : file_(file), position_(begin), end_(end), offset_(begin) {}
 
-/// Appends the next piece of the file. False if there is none, or a problem.
+/// Appends the next piece of the file to `bytes_`. Returns false at the end of the file, or after a
+/// problem.
 bool InputLines::read_more() {
   if (bytes_.size() - taken_ > line_bytes_max) {
     problem_ =

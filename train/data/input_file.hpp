@@ -13,11 +13,12 @@
 
 namespace gv {
 
-/// An uncompressed regular file, open for reading. It is read with pread and not mapped, because
-/// access to a mapped file that has become shorter would end the process.
+/// An uncompressed regular file, open for reading. It is read with pread() and not mapped, because
+/// the process would crash if it accessed a mapped file that has become shorter.
 class InputFile {
  public:
-  /// Null if the file cannot be opened or is of another kind; then a problem is added.
+  /// Opens the file. Returns null and adds a problem if it cannot be opened or is not a regular
+  /// file.
   static std::shared_ptr<const InputFile> open(const std::string& path, Problems& problems);
   ~InputFile();
   InputFile(const InputFile&) = delete;
@@ -27,9 +28,9 @@ class InputFile {
   /// Size in bytes at the time of opening.
   std::uint64_t size() const { return size_; }
 
-  /// Fills `out` with the bytes from `offset` on. Returns a problem if they cannot be read or if
-  /// the file ends before; then the bytes in `out` are unspecified. May be called on several
-  /// threads at once.
+  /// Fills `out` with the bytes from `offset` on. Returns a problem if they cannot be read or the
+  /// file ends too early; the bytes in `out` are then unspecified. Several threads may call this at
+  /// once.
   std::optional<Problem> read(std::uint64_t offset, std::span<std::uint8_t> out) const;
 
  private:
@@ -40,18 +41,19 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-/// The lines of a part of a file, one after the other. Memory: one line and a piece of the file.
+/// The lines of a part of a file, one after the other. Holds one line and one piece of the file in
+/// memory.
 class InputLines {
  public:
-  /// The part from `begin` to `end`, which is inside the file or equals its size. A line begins at
-  /// `begin`.
+  /// Reads the part from `begin` up to `end`, which must not be beyond the end of the file. A line
+  /// must begin at `begin`.
   InputLines(const InputFile& file, std::uint64_t begin, std::uint64_t end);
 
-  /// The next line without the character that ends it, valid until the next call. A byte order mark
-  /// at the start of the file is left out, because it would make a first sample look like headings.
-  /// nullopt after the last line, or if there is a problem.
+  /// Returns the next line without the character that ends it, valid until the next call. Leaves
+  /// out a byte order mark at the start of the file, which would make the first sample look like
+  /// headings. Returns nullopt after the last line, or if there is a problem.
   std::optional<std::string_view> next();
-  /// The offset in the file at which the line of the last next() begins.
+  /// Offset in the file of the line that next() last returned.
   std::uint64_t offset() const { return offset_; }
   /// Set if reading failed or if a line is too long.
   const std::optional<Problem>& problem() const { return problem_; }
@@ -63,7 +65,7 @@ class InputLines {
   std::uint64_t position_;  ///< The next byte to read from the file.
   std::uint64_t end_;
   std::uint64_t offset_;
-  std::string bytes_;      ///< Bytes that have been read.
+  std::string bytes_;      ///< The newest bytes read from the file.
   std::size_t taken_ = 0;  ///< The number of these bytes in lines that next() has returned.
   std::optional<Problem> problem_;
 };

@@ -48,7 +48,7 @@ std::vector<Indices> dirichlet(double alpha, const DataSet& data, std::size_t pe
     double sum = 0;
     std::size_t begin = 0;
     for (std::size_t k = 0; k < peers; ++k) {
-      // With a tiny alpha all draws can underflow to zero. Then the class is dealt out evenly.
+      // With a tiny alpha, all draws can underflow to zero. Then the class is dealt out evenly.
       sum += total > 0 ? shares[k] / total : 1 / static_cast<double>(peers);
       const std::size_t end =
           k + 1 == peers
@@ -89,7 +89,8 @@ std::vector<Indices> by_centre(const Centres& centres, const DataSet& data, std:
   return shards;
 }
 
-/// A peer cannot train without samples, so each empty shard takes one from the largest.
+/// Moves one sample from the largest shard to each empty one, because a peer cannot train without
+/// samples.
 void feed_the_empty(std::vector<Indices>& shards) {
   for (Indices& shard : shards) {
     if (!shard.empty()) continue;

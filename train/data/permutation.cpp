@@ -1,4 +1,4 @@
-// The rounds of the network.
+// Computes the rounds of a Feistel network.
 #include "train/data/permutation.hpp"
 
 #include <bit>

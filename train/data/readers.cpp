@@ -1,4 +1,4 @@
-// Parsers of the data formats. Whatever the bytes are, the result is data or a message about them.
+// Parsers of the data formats. Whatever bytes a file holds, the result is data or a problem.
 #include "train/data/readers.hpp"
 
 #include <zlib.h>
@@ -18,11 +18,11 @@
 namespace gv {
 namespace {
 
-/// Larger files are refused instead of read into memory.
+/// The largest file, in bytes, that is read into memory. Larger files are refused.
 constexpr std::size_t bytes_max = std::size_t{4} << 30;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
-/// A file read through zlib, compressed or not.
+/// A file that is read through zlib. It may be compressed or not.
 class GzFile {
  public:
   GzFile(const std::string& file, Problems& problems) : file_(gzopen(file.c_str(), "rb")) {
@@ -39,14 +39,15 @@ class GzFile {
 
   gzFile get() const { return file_; }
 
-  /// A truncated compressed file looks like a short one; only closing it reveals the truncation.
+  /// Returns false if the file was damaged. A truncated compressed file looks like a short one
+  /// until it is closed.
   bool close() { return gzclose(std::exchange(file_, nullptr)) == Z_OK; }
 
  private:
   gzFile file_;
 };
 
-/// Reports what went wrong with the last read; false if nothing did.
+/// Returns true, and adds a problem, if the last read failed.
 bool report_failure(gzFile in, const std::string& file, Problems& problems) {
   int code = Z_OK;
   const char* reason = gzerror(in, &code);
@@ -87,8 +88,8 @@ std::optional<std::vector<std::uint8_t>> read_whole(const std::string& file, Pro
   return std::nullopt;
 }
 
-/// The largest number of bytes that a file may hold, compressed or not. Deflate expands one byte to
-/// at most 1,032.
+/// The most bytes that a file can hold once decompressed. Deflate expands one byte to at most 1,032
+/// bytes.
 std::uintmax_t content_max(const std::string& file) {
   std::error_code is_no_file;
   const std::uintmax_t bytes = std::filesystem::file_size(file, is_no_file);
@@ -164,7 +165,8 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
     data->bytes.resize(kept.size() * data->features());
     held = read_records(in.get(), data->features(), wanted, data->bytes);
   } else {
-    // A header alone must not cause memory to be allocated. The bytes are counted for the message.
+    // A header alone must not cause a large allocation. The bytes are read only to state their
+    // number in the message.
     held = read_records(in.get(), 1, {}, data->bytes);
   }
   if (!report_failure(in.get(), images, problems)) {

@@ -1,4 +1,4 @@
-// The size of blocks.
+// Chooses the size of blocks.
 #include "train/data/sample_blocks.hpp"
 
 #include <algorithm>

@@ -7,11 +7,12 @@ namespace gv {
 
 struct LoadedDataSet;
 
-/// Memory of one block, unless a single sample takes more. Large enough that a disk reads blocks in
-/// any order nearly as fast as in sequence.
+/// Memory of one block, in bytes, unless a single sample takes more. Large enough that a disk reads
+/// blocks in random order nearly as fast as in sequence.
 inline constexpr std::size_t data_block_bytes = std::size_t{4} << 20;
 
-/// A larger sample is refused, because several blocks are in memory at once.
+/// Size of the largest sample, in bytes. Larger samples are refused, because several blocks are in
+/// memory at once.
 inline constexpr std::size_t sample_bytes_max = std::size_t{64} << 20;
 
 /// The training samples of some files, cut into blocks in the order of the files. All blocks have
@@ -24,20 +25,20 @@ class SampleBlocks {
 
   /// Number of samples, at least one.
   std::size_t samples() const { return samples_; }
-  /// Number of samples in each block but the last.
+  /// Number of samples in every block except the last, which may have fewer.
   std::size_t block_samples() const { return block_samples_; }
   std::size_t count() const { return (samples_ + block_samples_ - 1) / block_samples_; }
 
-  /// Reads block `number` into memory and checks it like a file that is read whole. On failure, for
-  /// example because a file has become shorter, the problem names the file and the place in it. May
-  /// be called on any thread, and on several at once.
+  /// Reads block `number` into memory, with the checks that a reader of whole files makes. On
+  /// failure, for example because a file has become shorter, the problem names the file and the
+  /// place in it. Any thread may call this, and several may at once.
   virtual LoadedDataSet read(std::size_t number) const = 0;
 
  protected:
   SampleBlocks(std::size_t samples, std::size_t block_samples)
       : samples_(samples), block_samples_(block_samples) {}
 
-  /// Number of the first sample of a block, or number of all samples for count().
+  /// Index of a block's first sample. For block count(), the number of all samples.
   std::size_t begin_of(std::size_t number) const {
     return number < count() ? number * block_samples_ : samples_;
   }
@@ -47,8 +48,9 @@ class SampleBlocks {
   std::size_t block_samples_;
 };
 
-/// The number of samples in a block of at most `block_bytes`, where each takes `sample_bytes` (at
-/// least one): a power of two, because the orders of BlockOrder are then computed fastest.
+/// Returns the number of samples in a block of at most `block_bytes`, at least one, if each sample
+/// takes `sample_bytes` (at least 1). The number is a power of two, because BlockOrder then
+/// computes its orders fastest.
 std::size_t samples_of_block(std::size_t sample_bytes, std::size_t block_bytes);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// One kind of blocks for each format.
+// Opens files as blocks of samples, with one kind of block for each format.
 #include "train/data/sample_files.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Problem changed(const std::string& place, std::string reason) {
           "restore the file, and leave data files alone while peers train on them"};
 }
 
-/// Adds a problem if a sample is too large for blocks.
+/// Adds a problem if a sample is too large to be read in blocks.
 void check_sample(const std::string& file, std::size_t bytes, Problems& problems) {
   if (bytes <= sample_bytes_max) return;
   problems.push_back({file,
@@ -35,21 +35,22 @@ void check_sample(const std::string& file, std::size_t bytes, Problems& problems
                       "write in_memory = true below [data]"});
 }
 
-/// Samples at equal distances in consecutive files.
+/// The places of samples in consecutive files. In each file, the samples follow each other at the
+/// same distance.
 class Places {
  public:
   /// Consecutive samples of one file.
   struct Run {
     const InputFile* file = nullptr;
     std::uint64_t offset = 0;  ///< Offset of the first sample.
-    std::size_t first = 0;     ///< Number of the first sample in the file.
+    std::size_t first = 0;     ///< Index of the first sample within its file.
     std::size_t count = 0;
   };
 
   /// `stride`: bytes from the start of a sample to the start of the next.
   explicit Places(std::size_t stride) : stride_(stride) {}
 
-  /// Adds `count` samples, of which the first begins at `offset`.
+  /// Adds the next file. It has `count` samples, of which the first begins at `offset`.
   void add(File file, std::uint64_t offset, std::size_t count) {
     parts_.push_back({std::move(file), offset, samples_, count});
     samples_ += count;
@@ -57,7 +58,7 @@ class Places {
 
   std::size_t samples() const { return samples_; }
 
-  /// Where the samples from `begin` up to, but not including, `end` are.
+  /// Returns the places of the samples from `begin` up to, but not including, `end`.
   std::vector<Run> runs(std::size_t begin, std::size_t end) const {
     std::vector<Run> found;
     for (const Part& part : parts_) {
@@ -74,7 +75,7 @@ class Places {
   struct Part {
     File file;
     std::uint64_t offset = 0;
-    std::size_t begin = 0;  ///< Number of the file's first sample among all samples.
+    std::size_t begin = 0;  ///< Index of the file's first sample among all samples.
     std::size_t count = 0;
   };
 
@@ -107,7 +108,8 @@ class IdxBlocks final : public SampleBlocks {
     const Places::Run label = labels_.runs(begin, end).front();
     if (auto problem = image.file->read(image.offset, data->bytes)) return refused(*problem);
     if (auto problem = label.file->read(label.offset, marks)) return refused(*problem);
-    // The largest label was found when the file was opened.
+    // `classes_` was found when the file was opened. A larger label means that the file has
+    // changed.
     const auto unsound = std::ranges::find_if(marks, [&](auto mark) { return mark >= classes_; });
     if (unsound != marks.end()) {
       const auto place = static_cast<std::size_t>(unsound - marks.begin());
@@ -126,7 +128,8 @@ class IdxBlocks final : public SampleBlocks {
   Places labels_;
 };
 
-/// The dimensions that an IDX file announces and holds; empty if there are problems.
+/// Returns the dimensions that an IDX file announces, if its length fits them; empty if there are
+/// problems.
 std::vector<std::size_t> open_dimensions(const InputFile& file, std::size_t expected,
                                          Problems& problems) {
   const std::uint64_t header_bytes = idx_header_bytes(expected);
@@ -143,7 +146,7 @@ std::vector<std::size_t> open_dimensions(const InputFile& file, std::size_t expe
   return dimensions;
 }
 
-/// The largest label of an IDX file of labels.
+/// Returns the largest label in an IDX file of labels.
 std::uint8_t largest_label(const InputFile& file, Problems& problems) {
   std::vector<std::uint8_t> piece(std::size_t{1} << 20);
   std::uint8_t largest = 0;
@@ -219,7 +222,7 @@ class TextBlocks final : public SampleBlocks {
 
 // ---- CSV ----
 
-/// Where the blocks of a CSV file begin, and what its rows are like.
+/// Where the blocks of a CSV file begin, and the form of its rows.
 struct CsvIndex {
   struct Begin {
     std::uint64_t offset = 0;
@@ -273,7 +276,7 @@ class CsvBlocks final : public SampleBlocks {
   CsvIndex index_;
 };
 
-/// Reads and checks all lines.
+/// Reads and checks all lines of a CSV file, and notes where each block begins.
 CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block_bytes,
                    Problems& problems) {
   CsvIndex index{.targets = targets, .blocks = {}};
@@ -283,7 +286,7 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
   while (problems.size() < csv_problems_max) {
     const auto line = lines.next();
     if (!line) break;
-    // Cleared here, so that a sample that is refused below leaves no values either.
+    // Clear the row here, so that a sample that is refused below leaves no values either.
     row.floats.clear();
     row.labels.clear();
     row.targets.clear();

@@ -10,25 +10,25 @@
 
 namespace gv {
 
-// Each function opens the files that the reader of the same name in readers.hpp reads whole, and
-// the samples are the same, bit for bit. The result's `blocks` are set. Compressed files are
-// refused, because they cannot be read in blocks. The files stay open. A block takes about
-// `block_bytes`.
+// Each function opens the files that the function for the same format in readers.hpp reads whole.
+// The samples are the same, bit for bit. On success `blocks` of the result is set, and the files
+// stay open. Compressed files are refused, because they cannot be read in blocks. A block takes
+// about `block_bytes`.
 
-/// Reads the headers, the lengths and all labels now.
+/// Reads the headers, the lengths and all labels now, and the images later.
 LoadedDataSet open_idx(const std::string& images, const std::string& labels,
                        std::size_t block_bytes = data_block_bytes);
 
-/// Reads the lengths now. Labels are checked with their block.
+/// Reads only the lengths now. Labels are checked when their block is read.
 LoadedDataSet open_cifar10(const std::vector<std::string>& files,
                            std::size_t block_bytes = data_block_bytes);
 
-/// Reads and checks the whole file now, because lines have no known length; keeps the place at
+/// Reads and checks the whole file now, because lines differ in length. Keeps only the offset at
 /// which each block begins.
 LoadedDataSet open_csv(const std::string& file, std::size_t targets,
                        std::size_t block_bytes = data_block_bytes);
 
-/// Reads the lengths now. Each file is read whole (TextPart::whole).
+/// Reads only the lengths now. The samples come from whole files (TextPart::whole).
 LoadedDataSet open_text(const std::vector<std::string>& files, std::size_t context,
                         std::size_t block_bytes = data_block_bytes);
 

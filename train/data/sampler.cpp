@@ -1,4 +1,4 @@
-// Shuffles epochs and gathers batches.
+// Shuffles the samples of each epoch, and gathers batches.
 #include "train/data/sampler.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ const std::vector<std::uint32_t>& Sampler::order(std::uint64_t epoch) {
   return order_;
 }
 
-/// The sample with that number in the batch that begins there.
+/// Returns the index of sample `number` in the batch that begins at position `begin`.
 std::uint64_t Sampler::sample_at(std::uint64_t begin, std::size_t number) {
   if (peer_) {
     const std::vector<std::uint32_t>& samples = order(begin / shard_->size());
@@ -57,7 +57,7 @@ std::uint64_t Sampler::sample_at(std::uint64_t begin, std::size_t number) {
   return leased_sample(begin + number);
 }
 
-/// The sample at a position in the order that all peers share.
+/// Returns the index of the sample at a position in the order that all peers share.
 std::uint64_t Sampler::leased_sample(std::uint64_t position) {
   const std::uint64_t epoch = position / shard_->size();
   if (epoch_ != epoch) {
@@ -100,7 +100,7 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
   const std::size_t width = shard_->features();
   const std::size_t labels = shard_->classes > 0 ? shard_->predictions : 0;
   const std::size_t targets = shard_->target_width;
-  // Until the buffer is filled, it is no batch: a block may turn out to be unreadable.
+  // The buffer holds no batch until it is filled, because a block may turn out to be unreadable.
   buffer.begin.reset();
   buffer.size = size;
   buffer.inputs.resize(size * width);
@@ -121,7 +121,8 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }
   buffer.begin = begin;
-  // The window one block further on needs a block of this window, and the next block.
+  // The window one block further on takes samples from one block of this window, and from the block
+  // after it.
   if (reader_) expect_blocks_at(begin + size - 1 + shard_->blocks->block_samples());
   return buffer;
 }
@@ -135,7 +136,7 @@ void Sampler::prefetch(std::uint64_t position, std::size_t size) {
   try {
     gather(begin_of(position, size), size);
   } catch (const DataError&) {
-    // The step that needs the samples also finds them missing, and reports it.
+    // Ignored here: the step that needs these samples will fail to read them too, and report it.
   }
 }
 

@@ -30,20 +30,21 @@ namespace gv {
 class Sampler {
  public:
   /// `peer`: nullopt if data are leased. `aside` reads blocks of data in files ahead of time;
-  /// without it, they are read when they are needed.
+  /// without it, blocks are read when they are needed.
   Sampler(std::shared_ptr<const DataSet> shard, std::uint64_t seed,
           std::optional<std::uint64_t> peer, RunAside aside = {});
 
-  /// The next `size` samples (at least one) at or after `position`. The views stay valid during the
-  /// next call of batch() or prefetch(), but not the one after it. Throws DataError if samples in
-  /// files cannot be read; another call then tries again.
+  /// Returns the next `size` samples (at least one) at or after `position`. The views stay valid
+  /// during the next call of batch() or prefetch(), but not during the call after that. Throws
+  /// DataError if samples in files cannot be read; a later call then tries again.
   Batch batch(std::uint64_t position, std::size_t size);
 
-  /// The position of the batch after this one. It is `position` itself if `size` is 0.
+  /// The position after a batch of `size` samples that is requested at `position`. Returns
+  /// `position` itself if `size` is 0.
   std::uint64_t after(std::uint64_t position, std::size_t size) const;
 
-  /// The position after the first `count` batches of `size` samples. Equals `count` calls of
-  /// after(), but computed at once.
+  /// The position after the first `count` batches of `size` samples. Gives the same result as
+  /// `count` calls of after(), but without a loop.
   std::uint64_t after_batches(std::uint64_t count, std::size_t size) const;
 
   /// Gathers a batch in advance for batch(position, size). Does not change any result, and does not
@@ -59,7 +60,7 @@ class Sampler {
     std::vector<float> targets;
   };
 
-  /// Where the batch for `position` begins: there, or at the start of the next epoch.
+  /// Where the batch for `position` begins: at `position`, or at the start of the next epoch.
   std::uint64_t begin_of(std::uint64_t position, std::size_t size) const;
   Gathered& gather(std::uint64_t begin, std::size_t size);
   const std::vector<std::uint32_t>& order(std::uint64_t epoch);
@@ -75,8 +76,10 @@ class Sampler {
   std::size_t newest_ = 0;
   std::optional<std::uint64_t> epoch_;
   std::vector<std::uint32_t> order_;
-  std::optional<KeyedPermutation> shared_order_;  ///< The order of `epoch_`: leased, in memory.
-  std::optional<BlockOrder> file_order_;          ///< The order of `epoch_`: data in files.
+  std::optional<KeyedPermutation> shared_order_;  ///< Order of the samples in epoch `epoch_`, for
+                                                  ///< leased data in memory.
+  std::optional<BlockOrder> file_order_;          ///< Order of the samples in epoch `epoch_`, for
+                                                  ///< data in files.
   std::optional<BlockReader> reader_;             ///< Set if data are in files.
 };
 

@@ -1,4 +1,4 @@
-// Reads and writes zip archives with libzip, and checks what an archive claims.
+// Reads and writes zip archives with libzip, and checks an archive's claims about its entries.
 #include "train/formats/archive.hpp"
 
 #include <zip.h>
@@ -16,10 +16,11 @@ namespace {
 constexpr std::size_t entries_max = 200'000;
 constexpr std::uint64_t unpacked_max = std::uint64_t{256} << 20;
 constexpr std::uint64_t unpacked_per_byte = 32;
-/// The year 1980, in which zip archives begin. A fixed date makes equal files of equal models.
+/// 1 January 1980, the first date that zip archives can store. With a fixed date, equal models give
+/// equal files.
 constexpr zip_uint16_t first_date = (1 << 5) | 1;
 
-/// The library's text for one of its error codes.
+/// Returns the library's text for one of its error codes.
 std::string words_of(int code) {
   zip_error_t error;
   zip_error_init_with_code(&error, code);
@@ -34,7 +35,8 @@ struct FileCloser {
   void operator()(zip_file_t* file) const { zip_fclose(file); }
 };
 
-/// Why an entry cannot be unpacked, judged by the archive's description of it; empty if it can.
+/// Returns why an entry cannot be unpacked, judged by the archive's description of it. Returns an
+/// empty string if it can be unpacked.
 std::string problem_of(const zip_stat_t& entry) {
   constexpr zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                   ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
@@ -46,8 +48,8 @@ std::string problem_of(const zip_stat_t& entry) {
   return {};
 }
 
-/// Adds an entry, whose bytes are read when the archive is closed. Returns why it failed, or an
-/// empty string.
+/// Adds an entry to an archive. The entry's bytes are read only when the archive is closed, so they
+/// must live until then. Returns the reason for a failure, or an empty string.
 std::string add(zip_t* archive, const ArchivePart& part) {
   // The library never writes to a buffer that it does not own.
   auto* const head = reinterpret_cast<zip_uint8_t*>(const_cast<char*>(part.head.data()));
@@ -55,7 +57,7 @@ std::string add(zip_t* archive, const ArchivePart& part) {
   std::vector<zip_buffer_fragment_t> pieces;
   if (!part.head.empty()) pieces.push_back({head, part.head.size()});
   if (!part.bytes.empty()) pieces.push_back({body, part.bytes.size()});
-  // The library cannot read a list of no fragments.
+  // The library cannot read an empty list of fragments, so an empty entry is a plain buffer.
   zip_source_t* const source =
       pieces.empty() ? zip_source_buffer(archive, "", 0, 0)
                      : zip_source_buffer_fragment(archive, pieces.data(), pieces.size(), 0);
@@ -130,7 +132,8 @@ std::string Archive::read(std::size_t entry, std::vector<std::byte>& out) {
     if (read == 0) return failed + "it is shorter than the archive says";
     left = left.subspan(static_cast<std::size_t>(read));
   }
-  // The checksum is compared at the end of the entry.
+  // Read past the end, because the library compares the checksum only when it reaches the end of
+  // the entry.
   std::array<std::byte, 1> more{};
   const zip_int64_t behind = zip_fread(file.get(), more.data(), more.size());
   if (behind < 0) return failed + zip_file_strerror(file.get());

@@ -11,19 +11,19 @@
 #include <string_view>
 #include <vector>
 
-struct zip;  ///< The zip library's object.
+struct zip;  ///< The zip library's handle of an archive.
 
 namespace gv {
 
 /// One file in an archive.
 struct ArchiveEntry {
   std::string name;
-  std::uint64_t size = 0;  ///< Bytes when unpacked.
+  std::uint64_t size = 0;  ///< Size of the unpacked file in bytes.
 };
 
-/// An archive that is open for reading. What it claims is checked before anything is unpacked: its
-/// entries have different names, do not overlap, and unpack to at most 32 times the file or 256
-/// MiB, whichever is more.
+/// An archive that is open for reading. Its claims are checked before anything is unpacked: its
+/// entries have different names, do not overlap, and unpack to at most 32 times the size of the
+/// file or 256 MiB, whichever is more.
 class Archive {
  public:
   explicit Archive(const std::filesystem::path& file);
@@ -34,11 +34,11 @@ class Archive {
   /// The entries, in the order of the archive.
   const std::vector<ArchiveEntry>& entries() const { return entries_; }
 
-  /// The position of an entry in entries(); nullopt if there is none with that name.
+  /// The position of an entry in entries(); nullopt if no entry has that name.
   std::optional<std::size_t> find(std::string_view name) const;
 
-  /// Unpacks an entry into `out` and compares its checksum. Returns why it failed, or an empty
-  /// string.
+  /// Unpacks an entry into `out` and compares its checksum. Returns the reason for a failure, or an
+  /// empty string.
   std::string read(std::size_t entry, std::vector<std::byte>& out);
 
  private:
@@ -59,8 +59,8 @@ struct ArchivePart {
   std::span<const std::byte> bytes;
 };
 
-/// Writes an archive without compression, under a temporary name that is then renamed. Returns why
-/// it failed, or an empty string; after a failure `file` is unchanged.
+/// Writes an archive without compression under a temporary name, and then renames it. Returns the
+/// reason for a failure, or an empty string. After a failure, `file` is unchanged.
 std::string write_archive(const std::filesystem::path& file, const std::vector<ArchivePart>& parts);
 
 }  // namespace gv

@@ -10,7 +10,8 @@
 
 namespace gv {
 
-/// Values as little-endian bytes. f32 values are not copied, so the tensor must outlive this.
+/// A tensor's values as little-endian bytes. f32 values are not copied, so the tensor must outlive
+/// this object.
 class EncodedValues {
  public:
   EncodedValues(std::span<const float> values, NumberType type) : values_(values) {

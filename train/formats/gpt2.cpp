@@ -1,4 +1,4 @@
-// Renames and transposes, block after block.
+// Renames and transposes GPT-2's tensors, block by block.
 #include "train/formats/gpt2.hpp"
 
 #include <algorithm>
@@ -14,14 +14,15 @@ namespace {
 
 constexpr const char* prefix = "transformer.";
 
-/// The two names of a tensor, and whether the matrices are each other's transposes.
+/// GPT-2's name and our name of a tensor, and whether the two matrices are each other's transposes.
 struct Pair {
   std::string theirs;
   std::string ours;
   bool is_transposed = false;
 };
 
-/// The tensors of one block. Its two norms and its two dense layers are numbered.
+/// The tensors of one transformer block. In our names, the block's two norms and its two dense
+/// layers are numbered.
 std::vector<Pair> pairs_of_block(std::size_t block) {
   const std::string h = "h." + std::to_string(block) + ".";
   const std::string attention = "attention" + std::to_string(block + 1);
@@ -43,7 +44,8 @@ std::vector<Pair> pairs_of_block(std::size_t block) {
           {h + "mlp.c_proj.bias", dense[1] + ".bias"}};
 }
 
-/// All tensors of a model with this number of blocks, without its head, in the order of its layers.
+/// All tensors of a model with this number of transformer blocks, without its head, in the order of
+/// its layers.
 std::vector<Pair> pairs_of(std::size_t blocks) {
   std::vector<Pair> pairs = {{"wte.weight", "embedding1.tokens"},
                              {"wpe.weight", "embedding1.positions"}};
@@ -62,7 +64,7 @@ void transpose(Tensor& tensor) {
   const std::size_t rows = tensor.shape[0];
   const std::size_t columns = tensor.shape[1];
   tensor.shape = {columns, rows};
-  // A matrix without columns may have any number of rows.
+  // Return early, because a matrix without columns may claim any number of rows.
   if (tensor.values.empty()) return;
   std::vector<float> turned(tensor.values.size());
   for (std::size_t i = 0; i < rows; ++i) {
@@ -71,7 +73,7 @@ void transpose(Tensor& tensor) {
   tensor.values = std::move(turned);
 }
 
-/// Tensors by name, from which each is taken once.
+/// Tensors by name. Each can be taken once.
 class Named {
  public:
   explicit Named(std::vector<Tensor> tensors) {
@@ -89,7 +91,7 @@ class Named {
     return std::move(node.mapped());
   }
 
-  /// The name of a tensor that was not taken; empty if there is none.
+  /// The name of a tensor that has not been taken; empty if all have been.
   std::string left() const { return all_.empty() ? std::string() : all_.begin()->first; }
 
  private:
@@ -103,7 +105,8 @@ RenamedTensors no_gpt2(std::string reason) {
   return result;
 }
 
-/// Takes the tensor of a pair, renames it and transposes it if necessary. Returns why it cannot.
+/// Takes the tensor of a pair, renames it and transposes it if necessary. Returns the reason for a
+/// failure, or an empty string.
 std::string take_into(Named& from, const std::string& name, std::string new_name,
                       bool is_transposed, std::vector<Tensor>& into) {
   std::optional<Tensor> tensor = from.take(name);
@@ -115,7 +118,8 @@ std::string take_into(Named& from, const std::string& name, std::string new_name
   return {};
 }
 
-/// Keeps only the first positions of the table.
+/// Keeps only the first `positions` rows of the table, or all if `positions` is 0. Returns the
+/// reason for a failure, or an empty string.
 std::string cut(Tensor& table, std::size_t positions) {
   if (table.shape.size() != 2) return "its tensor 'wpe.weight' is no matrix";
   if (positions == 0) return {};
@@ -153,7 +157,7 @@ Gpt2Use use_in(const Layout& layout) {
   const auto table = find("embedding1.positions");
   if (table == slots.end()) return use;
   use.positions = table->shape[0];
-  // The biases of the output layer are the last tensor.
+  // The biases of the output layer are the model's last tensor.
   const std::string last = slots.back().name;
   use.has_own_head = find(last.substr(0, last.find('.')) + ".weight") != slots.end();
   return use;
@@ -179,7 +183,8 @@ RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use) {
   const std::string head = head_of(blocks);
   const Tensor& table = result.tensors.front();
   if (table.shape.size() != 2) return no_gpt2("its tensor 'wte.weight' is no matrix");
-  // Each token has a bias, and a table without columns may have any number of tokens.
+  // Refuse an empty table: each token has a bias, and a table without columns may claim any number
+  // of tokens.
   if (table.values.empty()) return no_gpt2("its tensor 'wte.weight' is empty");
   Tensor own = from.take("lm_head.weight").value_or(table);
   const bool is_own = own.shape != table.shape || own.values != table.values;

@@ -12,10 +12,10 @@
 
 namespace gv {
 
-/// Tensors under other names. Usable only if `reason` is empty.
+/// The tensors under their new names. Usable only if `reason` is empty.
 struct RenamedTensors {
   std::vector<Tensor> tensors;
-  std::string reason;  ///< Why the tensors do not belong to such a model.
+  std::string reason;  ///< Why the tensors cannot be converted.
   std::string remedy;
 };
 
@@ -23,20 +23,21 @@ struct RenamedTensors {
 /// "h.0.attn.c_attn.weight", possibly below "transformer.".
 bool is_gpt2(std::span<const Tensor> tensors);
 
-/// The intended use of a GPT-2. 0 positions means all of the file's, and without an intended use
-/// the head is separate only if it differs from the table.
+/// The model for which a GPT-2 is converted. If `positions` is 0, there is no such model: all
+/// positions of the file are kept, and the head is separate only if it differs from the table of
+/// tokens.
 struct Gpt2Use {
-  std::size_t positions = 0;  ///< Positions of the model; those of the file may be more.
+  std::size_t positions = 0;  ///< Positions of the model. The file may have more.
   bool has_own_head = false;  ///< True if the model's output layer has its own weights.
 };
 
-/// The use for a model with this layout.
+/// Returns the Gpt2Use for a model with this layout.
 Gpt2Use use_in(const Layout& layout);
 
-/// Converts the tensors of a GPT-2 to those of the built-in transformer. The weights of its four
-/// kinds of matrix products are stored as (inputs, outputs) and are transposed. Causal masks are
-/// left out. The output layer gets the biases in "lm_head.bias", or zeros if there are none, as in
-/// GPT-2.
+/// Converts the tensors of a GPT-2 to those of the built-in transformer. GPT-2 stores the weights
+/// of its four kinds of matrix products as (inputs, outputs), so they are transposed. Causal masks
+/// are left out. The output layer gets the biases in "lm_head.bias", or zeros if there are none, as
+/// in GPT-2.
 RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use);
 
 /// Converts the tensors of a built-in transformer to those of GPT2LMHeadModel. Biases of the output

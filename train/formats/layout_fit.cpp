@@ -1,4 +1,4 @@
-// Compares names and shapes.
+// Fits a file's tensors into a layout by comparing names and shapes.
 #include "train/formats/layout_fit.hpp"
 
 #include <algorithm>

@@ -12,15 +12,15 @@ namespace gv {
 
 /// A file's tensors as a model's parameters. Usable only if `problem` is empty.
 struct LayoutFit {
-  std::vector<float> parameters;  ///< (layout.size())
-  /// For each tensor of the layout, its name in the file and its own name.
+  std::vector<float> parameters;  ///< layout.size() parameters, in the order of the layout.
+  /// For each tensor of the layout, its name in the file and its name in the layout.
   std::vector<std::pair<std::string, std::string>> names;
   std::string problem;
 };
 
-/// Fits tensors into a layout: by name if the names are those of the layout, otherwise by order. In
-/// the latter case their number and the shape of each must match the layout. Nothing is transposed,
-/// because PyTorch's layers keep their weights in the same shapes.
+/// Fits tensors into a layout, by name if the file has all names of the layout, otherwise by order.
+/// Their number and the shape of each must match the layout. Nothing is transposed, because
+/// PyTorch's layers keep their weights in the same shapes as ours.
 LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& tensors);
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Chooses the reader or writer of a model's file.
+// Chooses the reader or writer for a model file.
 #include "train/formats/model_file.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ ModelContents read_tensors(const std::filesystem::path& file) {
           .remedy = {}};
 }
 
-/// The first tensor with a value that becomes infinite in this type; null if there is none.
+/// The first tensor with a value that is too large for this type; null if there is none.
 const TensorView* too_large(const std::vector<TensorView>& tensors, NumberType type) {
   std::vector<std::byte> bytes;
   for (const TensorView& tensor : tensors) {

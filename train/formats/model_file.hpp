@@ -1,4 +1,4 @@
-// Model files in the formats of other programs, chosen by the endings of their names.
+// Model files in the formats of other programs, chosen by the extension of the file name.
 #pragma once
 
 #include <filesystem>
@@ -13,15 +13,15 @@
 
 namespace gv {
 
-/// The known endings, for messages.
+/// The known extensions, for messages.
 inline constexpr const char* model_file_endings = ".safetensors, .pt, .pth, .bin, .npz or .npy";
 
-/// Reads a file by its ending. Nothing in it is executed.
+/// Reads a file in the format that its extension names. Nothing in the file is executed.
 ModelContents read_model_file(const std::filesystem::path& file);
 
-/// Writes a file in the format of its ending; .pth and .bin are the same as .pt. A .npy holds one
-/// tensor, and NumPy has no bf16. Only safetensors keeps metadata. Returns the problems; if there
-/// are any, `file` is unchanged.
+/// Writes a file in the format that its extension names; .pth and .bin are the same as .pt. A .npy
+/// file holds one tensor, and NumPy has no bf16. Only safetensors keeps metadata. Returns the
+/// problems; if there are any, `file` is unchanged.
 Problems write_model_file(const std::filesystem::path& file, const std::vector<TensorView>& tensors,
                           const std::map<std::string, std::string>& metadata, NumberType type);
 

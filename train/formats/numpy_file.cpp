@@ -35,7 +35,7 @@ constexpr std::array type_codes = {
     TypeCode{"<u2", NumberType::u16}, TypeCode{"<u4", NumberType::u32},
     TypeCode{"<u8", NumberType::u64}, TypeCode{"|b1", NumberType::boolean}};
 
-/// The content of an array's header.
+/// The contents of an array's header.
 struct Header {
   std::string code;
   bool is_column_major = false;
@@ -55,7 +55,7 @@ class HeaderReader {
     while (!skip('}')) {
       const auto key = quoted();
       if (!key || !skip(':') || !read_value(*key, header)) return std::nullopt;
-      // Each key must occur once, and there are three keys.
+      // There are three keys, and each must occur once.
       keys |= *key == "descr" ? 1 : *key == "shape" ? 2 : 4;
       if (!skip(',') && !sees('}')) return std::nullopt;
     }
@@ -126,7 +126,7 @@ class HeaderReader {
   std::string_view rest_;
 };
 
-/// The strides of an array that lies in memory without gaps.
+/// Returns the strides of an array that lies in memory without gaps, in elements.
 std::vector<std::uint64_t> strides_of(const Header& header) {
   const std::size_t rank = header.shape.size();
   std::vector<std::uint64_t> strides(rank, 1);
@@ -140,7 +140,7 @@ std::vector<std::uint64_t> strides_of(const Header& header) {
   return strides;
 }
 
-/// The number of elements; nullopt if that many bytes cannot hold them.
+/// Returns the number of elements; nullopt if they cannot fit into `bytes` bytes.
 std::optional<std::size_t> elements_of(const Header& header, std::size_t bytes) {
   std::size_t elements = 1;
   for (const std::size_t side : header.shape) {
@@ -150,7 +150,8 @@ std::optional<std::size_t> elements_of(const Header& header, std::size_t bytes) 
   return elements;
 }
 
-/// Removes the header's text from the bytes and returns it; nullopt if there is none.
+/// Removes the header from the front of `bytes` and returns its text; nullopt if there is no
+/// header.
 std::optional<std::string_view> take_header(std::string_view& bytes) {
   if (!bytes.starts_with(magic) || bytes.size() < magic.size() + 4) return std::nullopt;
   const char version = bytes[magic.size()];
@@ -169,7 +170,7 @@ std::optional<std::string_view> take_header(std::string_view& bytes) {
   return text;
 }
 
-/// The bytes before the numbers of a .npy file of format 1.0.
+/// Returns the header of a .npy file of format 1.0: all bytes before the numbers.
 std::string header_of(const TensorView& tensor, NumberType type) {
   std::string shape;
   for (const std::size_t side : tensor.shape) shape += std::to_string(side) + ", ";

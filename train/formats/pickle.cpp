@@ -1,4 +1,4 @@
-// A machine with a stack and a memory, as pickle's, for the few instructions of state dicts.
+// A stack machine with a memo, like pickle's own, for the few instructions that state dicts need.
 #include "train/formats/pickle.hpp"
 
 #include <algorithm>
@@ -83,7 +83,7 @@ const std::vector<KnownGlobal>& known_globals() {
   return known;
 }
 
-/// Throws unless the tensor is within its storage and has no more elements than the storage.
+/// Throws unless the tensor is within its storage and has no more elements than that storage.
 void check_view(const PickledTensor& tensor) {
   std::uint64_t elements = 1;
   std::uint64_t last = tensor.offset;
@@ -93,7 +93,7 @@ void check_view(const PickledTensor& tensor) {
     const std::uint64_t side = tensor.shape[i];
     if (elements > all / side) throw Refusal{"a tensor has more elements than its storage"};
     elements *= side;
-    // Sizes have at most 63 bits, so the sum of two does not overflow.
+    // Sizes have at most 63 bits, so the sum of two sizes does not overflow.
     const bool is_outside = last >= all || (side > 1 && tensor.strides[i] > all / (side - 1));
     if (!is_outside) last += tensor.strides[i] * (side - 1);
     if (is_outside || last >= all) throw Refusal{"a tensor does not lie in its storage"};
@@ -138,7 +138,7 @@ class Machine {
     return {reinterpret_cast<const char*>(taken.data()), taken.size()};
   }
 
-  /// A little-endian number without a sign.
+  /// Reads an unsigned little-endian number of `size` bytes.
   std::uint64_t take_number(std::size_t size) {
     std::uint64_t number = 0;
     std::memcpy(&number, take(size).data(), size);
@@ -181,7 +181,8 @@ class Machine {
     return items;
   }
 
-  /// The value, which must have that type; `what` names it in the refusal.
+  /// Returns the value as a `Kind`. Throws if it has another type; `what` is the value's name in
+  /// the refusal.
   template <class Kind>
   Kind& as(PickleRef ref, const char* what) {
     Kind* value = std::get_if<Kind>(&values_[ref]);
@@ -189,7 +190,7 @@ class Machine {
     return *value;
   }
 
-  /// The value on top of the stack, which stays there.
+  /// Returns the value on top of the stack as a `Kind`, and leaves it there.
   template <class Kind>
   Kind& top(const char* what) {
     const PickleRef ref = pop();
@@ -197,7 +198,7 @@ class Machine {
     return as<Kind>(ref, what);
   }
 
-  // ---- Instructions. Each group returns false for those of other groups. ----
+  // ---- Instructions. Each of these groups returns false for an instruction of another group. ----
 
   bool push_constant(Instruction instruction) {
     using enum Instruction;
@@ -238,7 +239,7 @@ class Machine {
     return static_cast<std::int64_t>(take_number(size) << unused) >> unused;
   }
 
-  /// Floats are big-endian, unlike everything else.
+  /// Reads a float. Floats are big-endian, unlike everything else in a pickle.
   double take_double() {
     std::array<char, sizeof(double)> bytes{};
     std::ranges::reverse_copy(take(bytes.size()), bytes.begin());
@@ -331,12 +332,12 @@ class Machine {
       case reduce: {
         const PickleRef arguments = pop();
         const auto function = as<PickleFunction>(pop(), "a function");
-        // A copy, because new values move the existing ones in memory.
+        // Pass a copy, because adding new values moves the existing ones in memory.
         apply(function, PickleList(as<PickleList>(arguments, "arguments")).items);
         return true;
       }
       case build:
-        // The attributes of an ordered dictionary: the versions of the modules.
+        // Drop the attributes of an ordered dictionary, which are the version numbers of modules.
         (void)as<PickleDict>(pop(), "attributes");
         (void)top<PickleDict>("a dictionary");
         return true;
@@ -355,12 +356,14 @@ class Machine {
                   ", which a state dict does not need"};
   }
 
-  /// ("storage", type, key, device, number of elements)
+  /// Pushes the storage that a persistent id describes: ("storage", type, key, device, number of
+  /// elements).
   void push_storage(const std::vector<PickleRef>& items) {
     if (items.size() != 5 || as<std::string>(items[0], "a storage's description") != "storage") {
       throw Refusal{"it describes something stored that is no storage"};
     }
-    // Every storage and tensor has a copy of the key, which torch.save() makes a small number.
+    // Every storage and tensor has a copy of the key, so the key's length is limited. torch.save()
+    // writes a small number as the key.
     const std::string& key = as<std::string>(items[2], "a storage's key");
     if (key.size() > name_length_max) throw Refusal{"a storage's key is too long"};
     PickledStorage storage{.type = as<PickleStorageType>(items[1], "a storage's type").type,
@@ -388,7 +391,8 @@ class Machine {
     }
   }
 
-  /// (storage, offset, shape, strides, whether it has a gradient, hooks[, metadata])
+  /// Pushes the tensor with these arguments: (storage, offset, shape, strides, whether it has a
+  /// gradient, hooks[, metadata]).
   void push_tensor(const std::vector<PickleRef>& arguments) {
     if (arguments.size() != 6 && arguments.size() != 7) {
       throw Refusal{"a tensor has another number of arguments"};
@@ -410,7 +414,7 @@ class Machine {
   std::size_t at_ = 0;
   std::vector<PickleValue> values_;
   std::vector<PickleRef> stack_;
-  std::vector<std::size_t> marks_;  ///< The sizes of the stack at its marks.
+  std::vector<std::size_t> marks_;  ///< The size of the stack at each mark.
   std::map<std::uint64_t, PickleRef> memory_;
 };
 

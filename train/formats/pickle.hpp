@@ -14,7 +14,8 @@
 
 namespace gv {
 
-/// A value of a pickle, as its number in Pickle::values. Values may refer to each other in circles.
+/// Refers to a value of a pickle by its index in Pickle::values. Values may refer to each other in
+/// cycles.
 using PickleRef = std::uint32_t;
 
 /// A list or a tuple.
@@ -30,36 +31,36 @@ struct PickleDict {
 /// The functions and classes that a pickle may name, besides the types of storages.
 enum class PickleFunction { ordered_dict, rebuild_tensor, rebuild_parameter };
 
-/// The type of a storage, by its class in PyTorch.
+/// The number type of a storage. PyTorch names a class for each type.
 struct PickleStorageType {
   NumberType type;
 };
 
-/// A run of numbers, stored in a separate file.
+/// A sequence of numbers, stored in a separate file.
 struct PickledStorage {
   NumberType type = NumberType::f32;
-  std::string key;             ///< The name of that file.
-  std::uint64_t elements = 0;  ///< The number of numbers in it.
+  std::string key;             ///< The name of the storage's file.
+  std::uint64_t elements = 0;  ///< The number of values in the storage.
 };
 
-/// A view of a storage. It lies inside the storage and has at most as many elements.
+/// A view of a storage. It lies inside the storage and has at most as many elements as the storage.
 struct PickledTensor {
   PickledStorage storage;
   std::uint64_t offset = 0;
   std::vector<std::size_t> shape;
-  std::vector<std::uint64_t> strides;  ///< One for each dimension, in elements.
+  std::vector<std::uint64_t> strides;  ///< The stride of each dimension, in elements.
 };
 
-/// Nothing (Python's None), or a value of one of these types.
+/// A value: nothing (Python's None), or a value of one of these types.
 using PickleValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, PickleList, PickleDict,
                  PickleFunction, PickleStorageType, PickledStorage, PickledTensor>;
 
-/// The content of a pickle. The rest may be used only if `problem` is empty.
+/// The content of a pickle. Usable only if `problem` is empty.
 struct Pickle {
   std::vector<PickleValue> values;
   PickleRef root = 0;
-  std::string problem;  ///< Why it was refused, with the place.
+  std::string problem;  ///< Why the pickle was refused, and at which place in it.
 };
 
 inline constexpr std::size_t pickle_bytes_max = 16 << 20;

@@ -12,10 +12,11 @@
 namespace gv {
 namespace {
 
-/// Deeper dictionaries do not belong to a model, and values that contain themselves never end.
+/// The greatest depth of nested values. A model needs no more, and a value that contains itself
+/// would have no end.
 constexpr std::size_t depth_max = 32;
-/// A value that occurs many times is visited each time, so the number of values does not limit the
-/// work.
+/// The most visits to values. A value that occurs several times is visited each time, so the number
+/// of values does not limit the work.
 constexpr std::size_t visits_max = 1 << 17;
 
 class Walk {
@@ -63,7 +64,7 @@ class Walk {
     found_.tensors.emplace_back(name, tensor);
   }
 
-  /// A key as part of a name.
+  /// Returns a key in the form that it has as part of a tensor's name.
   std::string text_of(const PickleValue& key) {
     if (const auto* text = std::get_if<std::string>(&key)) return *text;
     if (const auto* number = std::get_if<std::int64_t>(&key)) return std::to_string(*number);
@@ -85,7 +86,7 @@ class Walk {
 
 // ---- Writing ----
 
-/// Appends a number in little-endian bytes.
+/// Appends the low `bytes` bytes of a number, in little-endian order.
 void append_bytes(std::string& out, std::uint64_t number, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; ++i) {
     out += static_cast<char>((number >> (8 * i)) & 0xff);
@@ -131,7 +132,7 @@ std::string_view storage_class(NumberType type) {
   }
 }
 
-/// The strides of a tensor whose elements are contiguous.
+/// Returns the strides of a tensor whose elements are contiguous.
 std::vector<std::size_t> dense_strides(const std::vector<std::size_t>& shape) {
   std::vector<std::size_t> strides(shape.size(), 1);
   for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
@@ -160,7 +161,7 @@ std::string pickle_of(const std::vector<TensorView>& tensors, NumberType type) {
     append_text(out, std::to_string(i));
     append_text(out, "cpu");
     append_whole(out, tensors[i].values.size());
-    out += "tQK";  // The storage, and the offset 0.
+    out += "tQK";  // The end of the tuple, the storage, and the offset 0.
     out += '\0';
     append_tuple(out, tensors[i].shape);
     append_tuple(out, dense_strides(tensors[i].shape));

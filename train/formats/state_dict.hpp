@@ -11,19 +11,19 @@
 
 namespace gv {
 
-/// The tensors of a pickle. The names of tensors in nested dictionaries and lists are paths with
+/// The tensors of a pickle. The name of a tensor in nested dictionaries and lists is a path with
 /// dots: "model.fc.weight", "layers.0".
 struct StateDict {
   std::vector<std::pair<std::string, PickledTensor>> tensors;
   std::vector<std::string> left_out;  ///< The names of values that are not tensors.
-  std::string problem;                ///< Why it was refused. Empty if it was not.
+  std::string problem;                ///< Why the pickle was refused; empty if it was not.
 };
 
-/// Collects the tensors. A tensor that is the whole pickle is called `lone`.
+/// Collects the tensors of a pickle. If the whole pickle is one tensor, its name is `lone`.
 StateDict state_dict_of(const Pickle& pickle, const std::string& lone);
 
-/// The pickle of an ordered dictionary of tensors. The values of tensor number i are the storage
-/// with the key i.
+/// Returns the pickle of an ordered dictionary of tensors. The values of tensor number i are in the
+/// storage with key i.
 std::string pickle_of(const std::vector<TensorView>& tensors, NumberType type);
 
 }  // namespace gv

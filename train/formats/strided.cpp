@@ -1,4 +1,4 @@
-// Walks through a tensor as an odometer counts.
+// Visits the elements of a tensor in the order of an odometer: the last index changes fastest.
 #include "train/formats/strided.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// A state dict in a zip archive: its pickle in data.pkl, and each storage in a file of its own.
+// A state dict in a zip archive: its pickle in data.pkl, and each storage in a separate file.
 #include "train/formats/torch_file.hpp"
 
 #include <algorithm>
@@ -31,8 +31,8 @@ bool is_old(const std::filesystem::path& file) {
   return in.read(begin.data(), begin.size()) && begin == std::array{'\x80', '\x02'};
 }
 
-/// The folder of the archive that holds data.pkl, with a slash; nullopt if there is no such folder,
-/// or several.
+/// Returns the archive's folder that holds data.pkl, with a slash at the end; nullopt if there is
+/// no such folder, or more than one.
 std::optional<std::string> folder_in(const Archive& archive) {
   constexpr std::string_view name = "/data.pkl";
   std::optional<std::string> folder;
@@ -45,7 +45,7 @@ std::optional<std::string> folder_in(const Archive& archive) {
   return folder;
 }
 
-/// The tensors of a state dict that view the same storage, by their numbers in the state dict.
+/// The tensors of a state dict that view the same storage, by their indices in the state dict.
 struct StorageUse {
   PickledStorage storage;
   std::vector<std::size_t> tensors;
@@ -62,7 +62,7 @@ std::string group(const StateDict& dict, std::map<std::string, StorageUse>& uses
     if (storage.type != tensor.storage.type || storage.elements != tensor.storage.elements) {
       return "it describes one storage in two ways";
     }
-    // No file holds more, and sums of smaller numbers do not overflow.
+    // No real file has a larger storage. Sums of numbers up to this limit do not overflow.
     if (storage.elements > std::uint64_t{1} << 40) return "it has a storage without end";
     use->second.tensors.push_back(i);
     std::uint64_t elements = 1;
@@ -73,8 +73,8 @@ std::string group(const StateDict& dict, std::map<std::string, StorageUse>& uses
   return floats > 2 * stored ? "its tensors repeat the same numbers too often" : "";
 }
 
-/// Reads a storage and fills in the tensors that view it. Returns why it failed, or an empty
-/// string.
+/// Reads a storage and fills in the tensors that view it. Returns the reason for a failure, or an
+/// empty string.
 std::string read_storage(Archive& archive, const std::string& folder, const StorageUse& use,
                          const StateDict& dict, std::vector<Tensor>& tensors) {
   const std::string name = folder + "data/" + use.storage.key;

@@ -11,13 +11,13 @@
 
 namespace gv {
 
-/// Reads the tensors of a file in the zip format of PyTorch 1.6 and later. Nothing in it is
-/// executed. Takes memory of at most eight times the unpacked file. Never throws for what is in the
-/// file.
+/// Reads the tensors of a file in the zip format of PyTorch 1.6 and later. Nothing in the file is
+/// executed. Uses at most eight times the memory of the unpacked file. Never throws, whatever the
+/// file contains.
 ModelContents read_torch_file(const std::filesystem::path& file);
 
 /// Writes an ordered dictionary of tensors, as torch.save(model.state_dict(), file) does, with
-/// values of type f32, f16 or bf16. Returns why it failed, or an empty string.
+/// values of type f32, f16 or bf16. Returns the reason for a failure, or an empty string.
 std::string write_torch_file(const std::filesystem::path& file,
                              const std::vector<TensorView>& tensors, NumberType type);
 

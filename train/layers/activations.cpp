@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// A layer made from two functions: value(x), and slope(x, y) with y = value(x).
+/// A layer that applies one function to each value: y = value(x). Its derivative is slope(x, y).
 template <class T, class Function>
 class Elementwise final : public Layer<T> {
  public:

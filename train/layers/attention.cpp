@@ -12,10 +12,10 @@
 namespace gv {
 namespace {
 
-/// With B samples, T positions, width W, H heads of D each, which together have a width of V = H D
-/// (W, unless it is a part of a layer):
+/// With B samples, T positions, width W, and H heads of width D. The heads have a joint width of V
+/// = H D, which is W in a whole layer but less in a part of one:
 ///   qkv = x Wqkv^T + bqkv                                (B, T, 3V)
-///   for each sample and head, of its columns q, k, v (T, D) of qkv:
+///   for each sample and head, with its columns q, k, v (T, D) of qkv:
 ///     p[i] = softmax over j <= i of q[i] k[j] / sqrt(D)  (T, T), zero for j > i
 ///     its columns of mixed are p v                       (B, T, V)
 ///   y = mixed Wout^T + bout, without bout in a part
@@ -64,7 +64,7 @@ class Attention final : public Layer<T> {
             is_part_ ? nullptr : parameters + at_.out_bias, width_, out);
   }
 
-  /// Variables are named like forward's, with d_ in front. d_s is the gradient of q k / sqrt(W/H).
+  /// Variables have the names of forward's, with d_ in front. d_s is the gradient of q k / sqrt(D).
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     const std::size_t rows = batch * positions_;
@@ -117,7 +117,8 @@ class Attention final : public Layer<T> {
     return query + 2 * inner_;
   }
 
-  /// Calls visit(first row of the sample, first column of the head, its p).
+  /// Calls visit() for each head of each sample with the sample's first row, the head's first
+  /// column, and the head's p.
   template <class Visit>
   void each_head(std::size_t batch, Visit visit) {
     for (std::size_t n = 0; n < batch; ++n) {
@@ -127,7 +128,7 @@ class Attention final : public Layer<T> {
     }
   }
 
-  /// y = x w^T + b, or without b if it is null.
+  /// Computes y = x w^T + b. Leaves out b if it is null.
   static void project(const T* x, std::size_t rows, std::size_t inputs, const T* w, const T* b,
                       std::size_t outputs, T* y) {
     multiply<T>({rows, outputs, inputs}, {x, inputs}, {w, inputs, true}, y, outputs);
@@ -146,7 +147,7 @@ class Attention final : public Layer<T> {
     }
   }
 
-  /// Softmax of the first `count` values, in place. The rest of the row becomes zero.
+  /// Replaces the first `count` values of a row by their softmax, and the others by zero.
   void softmax(T* row, std::size_t count) const {
     const T share = 1 / exponentials(row, row, count);
     for (std::size_t j = 0; j < count; ++j) row[j] *= share;
@@ -166,7 +167,7 @@ class Attention final : public Layer<T> {
   std::vector<T> mixed_;
   std::vector<T> d_mixed_;
   std::vector<T> d_qkv_;
-  std::vector<T> d_s_;  ///< Gradient of the scores of one head.
+  std::vector<T> d_s_;  ///< Gradient of one head's scores q k / sqrt(D).
 };
 
 }  // namespace

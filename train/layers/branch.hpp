@@ -1,4 +1,4 @@
-// A sequence of layers with their activations, as a part of layers that contain others.
+// A sequence of layers with their activations, for layers that contain other layers.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace gv {
 
-/// Some layers, each of which takes the output of the previous one. The calls are those of a layer,
-/// and have the same order. The output of a branch without layers is its input.
+/// A sequence of layers, each of which takes the output of the previous one. It has the same
+/// functions as a layer, and they must be called in the same order. Without layers, its output is
+/// its input.
 template <class T>
 class Branch {
  public:
@@ -34,7 +35,8 @@ class Branch {
     return from;
   }
 
-  /// `size` is the number of outputs in the batch. `d_in` may be null.
+  /// Computes `d_in`, which may be null, from `d_out`. `size` is the number of outputs in the whole
+  /// batch.
   void backward_input(const T* parameters, const T* in, const T* d_out, T* d_in, std::size_t batch,
                       std::size_t size) {
     if (is_empty()) {

@@ -1,4 +1,4 @@
-// k-means: a layer that answers with the nearest of its centres.
+// k-means: a layer whose output is the centre nearest to its input.
 #include <Eigen/Core>
 #include <limits>
 #include <vector>
@@ -8,13 +8,14 @@
 namespace gv {
 namespace {
 
-/// y = the nearest centre; among equally near ones, the first. Centre j is sums[j] / counts[j], and
-/// these two are the parameters, since means of sums and counts over peers or batches give the
-/// centres of all their samples, which means of centres do not. The gradient is the
-/// parameters minus the batch's own sums and counts per sample. So plain descent with a rate of
-/// 1 is Lloyd's step (Lloyd 1982), with rates of 1/t mini-batch k-means (Sculley 2010), and with a
-/// constant rate its form that forgets. A centre without samples keeps its place, because both its
-/// parameters shrink alike; with counts of 0 or less it is nowhere.
+/// y is the nearest centre; among equally near centres, the first one. Centre j is sums[j] /
+/// counts[j]. The parameters are the sums and counts, because their means over peers or batches
+/// give the centres of all samples; means of centres would not. The gradient is the parameters
+/// minus the batch's own sums and counts per sample. So plain descent with a rate of 1 is Lloyd's
+/// step (Lloyd 1982), with rates of 1/t it is mini-batch k-means (Sculley 2010), and with a
+/// constant rate it is the variant that forgets old samples. A centre to which no sample belongs
+/// keeps its place, because its sums and its count shrink by the same factor. A centre with a count
+/// of 0 or less is never the nearest.
 template <class T>
 class Clusters final : public Layer<T> {
  public:
@@ -29,7 +30,8 @@ class Clusters final : public Layer<T> {
     const Eigen::Map<const Matrix> sums(parameters + plan_.weight, count_, width_);  // (K, I)
     const Eigen::Map<const Vector> counts(parameters + plan_.bias, count_);          // (K)
     const Matrix centres = sums.array().colwise() / counts.array();
-    // Half the squared distance, without the squared norm of x, which is the same for all centres.
+    // Half the squared distance, without half the squared norm of x, which is the same for all
+    // centres.
     Matrix distances = -x * centres.transpose();  // (B, K)
     distances.rowwise() += centres.rowwise().squaredNorm().transpose() / 2;
     Eigen::Map<Matrix> y(out, rows, width_);
@@ -45,7 +47,7 @@ class Clusters final : public Layer<T> {
     }
   }
 
-  /// A sample that moves slightly keeps its centre.
+  /// The gradient is zero, because a sample that moves slightly keeps its nearest centre.
   void backward_input(const T*, const T*, const T*, const T*, T* d_in, std::size_t batch) override {
     if (d_in != nullptr) std::fill_n(d_in, batch * elements(plan_.in), T(0));
   }
@@ -71,7 +73,7 @@ class Clusters final : public Layer<T> {
   LayerPlan plan_;
   Eigen::Index count_;
   Eigen::Index width_;
-  std::vector<Eigen::Index> nearest_;  ///< The centre of each sample of the last forward().
+  std::vector<Eigen::Index> nearest_;  ///< The nearest centre of each sample in the last forward().
 };
 
 }  // namespace

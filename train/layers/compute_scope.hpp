@@ -1,4 +1,4 @@
-// What holds on a thread while a network computes on it.
+// Blocks signals and flushes subnormal numbers on a thread while a network computes on it.
 #pragma once
 
 #include <csignal>
@@ -7,10 +7,10 @@
 
 namespace gv {
 
-/// During its lifetime signals are blocked on this thread, and subnormal numbers count as zero.
-/// Signals that arrive are delivered afterwards: some of oneDNN's kernels use the stack pointer for
-/// other data, so a signal handler's frame would be written to a random place, such as the heap or
-/// the model.
+/// While this object exists, signals are blocked on its thread, and subnormal numbers count as
+/// zero. Signals that arrive meanwhile are delivered afterwards. They are blocked because some of
+/// oneDNN's kernels use the stack pointer for other data, so a signal handler's frame would be
+/// written to a random place, such as the heap or the model.
 class ComputeScope {
  public:
   ComputeScope() {

@@ -63,7 +63,7 @@ class Concat final : public Layer<T> {
   std::size_t size_;
   std::vector<Part> parts_;
   std::vector<T> d_part_;     ///< The gradient of one layer's outputs.
-  std::vector<T> d_by_part_;  ///< The gradient of the input by way of that layer.
+  std::vector<T> d_by_part_;  ///< The gradient of the input through one layer.
 };
 
 }  // namespace

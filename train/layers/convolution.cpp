@@ -10,12 +10,12 @@
 namespace gv {
 namespace {
 
-/// The largest number of unrolled values at a time, unless one row of outputs has more: half of a
-/// usual second-level cache in float.
+/// The largest number of values that are unrolled at a time, unless one row of outputs needs more.
+/// In float, they fill half of a usual second-level cache.
 constexpr std::size_t unrolled_max = std::size_t{1} << 17;
 
-/// The windows of a strip of one sample's outputs are unrolled at a time. With O output channels
-/// and S places in a strip:
+/// Unrolls the windows of one sample's outputs strip by strip. With C input channels, O output
+/// channels, k x k kernels and S places in a strip:
 ///   columns = the values under each window   (C k k, S)
 ///   y's strip = w columns + b                (O, S)
 template <class T>
@@ -81,8 +81,9 @@ class Im2col final : public Layer<T> {
     }
   }
 
-  /// One row of outputs under one element of the kernel. Places [begin, end) of the row are on the
-  /// image, from `at` on, with the layer's stride.
+  /// One row of outputs, under one element of the kernel. Places [begin, end) of the row have image
+  /// values; the others have padding. The first value is at `at`, and the others follow at the
+  /// layer's stride.
   struct Run {
     std::size_t at = 0;
     std::size_t begin = 0;
@@ -103,8 +104,8 @@ class Im2col final : public Layer<T> {
             begin, end};
   }
 
-  /// Calls visit(run, its place in the columns) for every row of a strip under every element of
-  /// the kernel.
+  /// Calls visit(run, the run's offset in `columns`) for every row of a strip under every element
+  /// of the kernel.
   template <class Visit>
   void each_run(const Range& strip, Visit visit) const {
     std::size_t column = 0;

@@ -1,4 +1,4 @@
-// Rules of shapes, and the limits of each method.
+// Chooses the fastest method for a shape, and checks the limits of each method.
 #include "train/layers/convolution_method.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// The largest number of values in transformed kernels: 1 GiB in float.
+/// The largest number of values in transformed kernels, which take 1 GiB in float.
 constexpr std::size_t kernel_spectra_max = std::size_t{1} << 28;
 
 bool fits_winograd(const LayerPlan& layer) {
@@ -24,8 +24,9 @@ bool is_winograd_quick(const LayerPlan& layer) {
   return fits_winograd(layer) && ((channels >= 16 && rows >= 8) || (channels >= 64 && rows >= 4));
 }
 
-/// The work of a direct convolution grows with the product of the two numbers of channels, the work
-/// of transforms with their sum.
+/// True if method fft is the fastest. The work of a direct convolution grows with the product of
+/// the numbers of input and output channels. The work of the transforms grows with the sum of these
+/// numbers.
 bool is_fft_quick(const LayerPlan& layer) {
   const LayerSpec& spec = layer.spec;
   const std::size_t products = spec.kernel * spec.kernel * layer.in[0] * layer.out[0];

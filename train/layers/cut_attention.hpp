@@ -10,20 +10,21 @@
 
 namespace gv {
 
-/// The parameters of a member with some of the heads: their rows of queries, keys and values, and
-/// their columns of the output matrix. The biases of the output are at every member.
+/// The parameters of a member with some of the heads: these heads' rows of the weights for queries,
+/// keys and values, and their columns of the output matrix. Every member also has all biases of the
+/// output.
 struct AttentionPart {
-  /// The places of these parameters in the flat vector of the whole model. In the part's own vector
-  /// they are consecutive, in this order.
+  /// The places of the part's parameters in the flat vector of the whole model. In the part's own
+  /// vector they are consecutive, in this order.
   std::vector<Range> ranges;
   std::size_t out_bias = 0;  ///< Offset of the biases of the output in the part's own vector.
 };
 AttentionPart attention_part(const LayerPlan& plan, const Range& heads);
 
-/// The layer of these heads over a part's own vector. Its outputs and the gradient of its inputs
-/// are summands, which members add in the order of their heads; each then adds the biases to the
-/// sum of outputs. The gradients of parameters need no exchange: all members compute the same
-/// gradient of the biases of the output. T is float or double.
+/// Makes a layer of these heads over a part's own vector. Its outputs and the gradient of its
+/// inputs are summands, which members add in the order of their heads. Each member then adds the
+/// biases to the sum of outputs. The gradients of the parameters need no exchange, because all
+/// members compute the same gradient of the output's biases. T is float or double.
 template <class T>
 std::unique_ptr<Layer<T>> make_attention_part(const LayerPlan& plan, const Range& heads);
 

@@ -1,4 +1,4 @@
-// Writes parts of the loss as numbers, and reads them.
+// Encodes and decodes the parts of a loss that members exchange.
 #include "train/layers/cut_classes.hpp"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ ClassesPart<T>::ClassesPart(const LayerPlan& layer, std::vector<Range> classes, 
     : rows_(layer.rows),
       classes_(std::move(classes)),
       own_(own),
-      // Without classes it is never used.
+      // A member without classes never uses this part.
       dense_(DenseCut::outputs, elements(layer.in) / layer.rows, layer.spec.units,
              classes_[own].empty() ? Range{0, 1} : classes_[own]) {}
 
@@ -31,7 +31,8 @@ void ClassesPart<T>::forward(const T* weights, const T* biases, const T* in,
   }
 }
 
-/// Reads another member's parts. No honest sum is below 1, since the largest logit adds exp(0).
+/// Reads the parts that another member wrote at `place`. No honest sum is below 1, since the
+/// largest logit adds exp(0).
 template <class T>
 std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& classes,
                                                   std::size_t rows) const {

@@ -1,4 +1,4 @@
-// One member's classes of the last dense layer of a model, with the cross-entropy in parts.
+// One member's classes of a model's last dense layer, with a cross-entropy computed in parts.
 #pragma once
 
 #include <cstddef>
@@ -12,24 +12,24 @@
 
 namespace gv {
 
-/// Every member computes the logits of its classes, and no other member needs them: in place of the
-/// logits, four numbers for each row and member travel (LossPart). T is float or double.
+/// Every member computes the logits of its own classes. The logits do not travel. Instead, members
+/// exchange four numbers for each row and member (LossPart). T is float or double.
 template <class T>
 class ClassesPart {
  public:
-  /// `classes` are those of all members in their order, and `own` is the number of this one. A
-  /// member may have none.
+  /// `classes` are the classes of each member, in the order of the members. `own` is the index of
+  /// this member. A member may have no classes.
   ClassesPart(const LayerPlan& layer, std::vector<Range> classes, std::size_t own);
 
-  /// The length of the forward sum, which has a place for each member.
+  /// The number of floats in the forward sum, which has a place for each member.
   std::size_t floats(std::size_t batch) const { return classes_.size() * floats_of_one(batch); }
 
-  /// Computes our logits, and writes our parts of the loss to our place in the summand (zeros).
-  /// `weights` and `biases` are those of our classes.
+  /// Computes our logits, and writes our parts of the loss to our place in `summand`, which must
+  /// hold zeros. `weights` and `biases` are those of our classes.
   void forward(const T* weights, const T* biases, const T* in, std::span<const std::int32_t> labels,
                T* summand);
-  /// Computes the loss and the gradient of our logits from the sum. A sum that other members
-  /// tampered with gives a wrong gradient, but a finite one.
+  /// Computes the loss and the gradient of our logits from the sum. If another member has tampered
+  /// with the sum, the gradient is wrong, but finite.
   LossSum finish(const T* sum, std::span<const std::int32_t> labels);
 
   /// Writes our summand of the gradient of the inputs.
@@ -42,7 +42,7 @@ class ClassesPart {
   std::size_t floats_of_one(std::size_t batch) const { return loss_part_floats * batch * rows_; }
   std::vector<LossPart<T>> parts_in(const T* place, const Range& classes, std::size_t rows) const;
 
-  std::size_t rows_;  ///< Rows of a sample.
+  std::size_t rows_;  ///< Rows in each sample.
   std::vector<Range> classes_;
   std::size_t own_;
   CutDense<T> dense_;

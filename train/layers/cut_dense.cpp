@@ -1,4 +1,4 @@
-// Parts of dense layers: products with some rows or columns of the weights.
+// One member's part of a dense layer: the products with some rows or columns of the weights.
 #include "train/layers/cut_dense.hpp"
 
 #include <algorithm>

@@ -11,33 +11,33 @@
 
 namespace gv {
 
-/// How a dense layer y = x W^T + b with weights (outputs, inputs) is cut. The grains are its
-/// outputs or its inputs, and each member has a range of them.
+/// How a dense layer y = x W^T + b with weights (outputs, inputs) is cut. Either the outputs or the
+/// inputs are divided, and each member has a range of them.
 enum class DenseCut {
   outputs,  ///< Rows of W: a member has some of the outputs, for which it needs all inputs.
   inputs    ///< Columns of W: a member has a summand of all outputs, from some of the inputs.
 };
 
-/// What the members of a group have to do with a pass's result before it can be used. Afterwards
-/// all members hold the same bits.
+/// The exchange that the members of a group must make before they can use a pass's result.
+/// Afterwards all members hold the same bits.
 enum class GroupExchange {
-  none,    ///< The result is complete as it is.
-  gather,  ///< Every member has the columns of its own range; all need all columns.
-  sum      ///< Every member has a summand. Summands are added in the order of their ranges.
+  none,    ///< All members already have the complete result.
+  gather,  ///< Every member has the columns of its own range, and all members need all columns.
+  sum      ///< Every member has a summand. The sum is taken in the order of the members' ranges.
 };
 
-/// One member's part of a dense layer. A pass ends where members have to exchange data, and the
-/// caller carries out the exchange, so that it may compute something else meanwhile. Signals must
-/// be held during its passes (ComputeScope). T is float or double.
+/// One member's part of a dense layer. A pass ends where members have to exchange data. The caller
+/// carries out the exchange, so that it may compute something else meanwhile. Signals must be
+/// blocked during passes (ComputeScope). T is float or double.
 ///
 /// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
-/// inputs [a, z) holds weights (outputs, z - a). In that case every member has the biases and adds
-/// them after the sum, and all compute the same gradient of the biases from the same gradient of
-/// the outputs.
+/// inputs [a, z) holds weights (outputs, z - a) and all biases. The second kind of member adds the
+/// biases after the sum, and all members compute the same gradient of the biases from the same
+/// gradient of the outputs.
 template <class T>
 class CutDense {
  public:
-  /// `part` is a range of the outputs or inputs, and not empty.
+  /// `part` is a range of the outputs or inputs, and must not be empty.
   CutDense(DenseCut cut, std::size_t inputs, std::size_t outputs, Range part);
 
   std::size_t in_width() const { return cut_ == DenseCut::inputs ? part_.size() : inputs_; }
@@ -52,20 +52,22 @@ class CutDense {
     return cut_ == DenseCut::outputs ? GroupExchange::sum : GroupExchange::none;
   }
 
-  /// Copies a member's part of the whole weights (outputs, inputs), or back into them. Parts of
-  /// biases are parts of weights with one input; cut by inputs they are whole.
+  /// Copies a member's part out of the whole weights (outputs, inputs), or back into them. Pass
+  /// biases as weights with one input; in a layer that is cut by inputs, every member has all
+  /// biases.
   void take_weights(std::span<const T> whole, std::span<T> part) const;
   void put_weights(std::span<const T> part, std::span<T> whole) const;
 
-  /// Computes `out` (rows, out_width) from `in` (rows, in_width). If `out` is to be gathered, it
-  /// includes the biases; if it is to be summed, it does not, and add_biases() is called on the
-  /// sum.
+  /// Computes `out` (rows, out_width) from `in` (rows, in_width). If `out` will be gathered, it
+  /// includes the biases. If it will be summed, it does not, and the caller then calls add_biases()
+  /// on the sum.
   void forward(const T* weights, const T* biases, const T* in, T* out, std::size_t rows) const;
   /// Adds the biases once, after a sum; does nothing after a gather.
   void add_biases(const T* biases, T* out, std::size_t rows) const;
 
-  /// `d_in` (rows, in_width) from `d_out` (rows, out_width): its own columns of the gradient of the
-  /// gathered outputs, or all of them.
+  /// Computes `d_in` (rows, in_width) from `d_out` (rows, out_width). If outputs are gathered,
+  /// `d_out` has the member's own columns of the outputs' gradient; if they are summed, it has all
+  /// columns.
   void backward_input(const T* weights, const T* d_out, T* d_in, std::size_t rows) const;
   /// Overwrites the gradients of weights and biases. They need no exchange.
   void backward_weight(const T* in, const T* d_out, T* d_weights, T* d_biases,
@@ -78,13 +80,13 @@ class CutDense {
   Range part_;
 };
 
-/// One member's part of two dense layers with an activation between them (Shoeybi 2019, Megatron):
-/// the first is cut by its outputs and the second by its inputs, which are the same hidden units.
-/// So there is one sum after forward() and one after backward_input(), and none in between.
+/// One member's part of two dense layers with an activation between them (Shoeybi 2019, Megatron).
+/// The first layer is cut by its outputs and the second by its inputs, which are the same hidden
+/// units. So one sum is needed after forward() and one after backward_input(), and none in between.
 template <class T>
 class CutPair {
  public:
-  /// `hidden` is the number of all hidden units, and `part` the range of this member. The
+  /// `hidden` is the number of all hidden units, and `part` is this member's range of them. The
   /// activation acts on each value separately.
   CutPair(std::size_t inputs, std::size_t hidden, std::size_t outputs, LayerKind activation,
           Range part);
@@ -101,13 +103,14 @@ class CutPair {
     Value* second_biases = nullptr;
   };
 
-  /// `out` (rows, outputs) is to be summed, and then gets second().add_biases().
+  /// Computes `out` (rows, outputs), which members must sum. Then call second().add_biases() on the
+  /// sum.
   void forward(const Parameters<const T>& parameters, const T* in, T* out, std::size_t rows);
-  /// `d_in` (rows, inputs) is to be summed; it may be null. `d_out` is the gradient of the summed
-  /// outputs.
+  /// Computes `d_in` (rows, inputs), which members must sum; it may be null. `d_out` is the
+  /// gradient of the summed outputs.
   void backward_input(const Parameters<const T>& parameters, const T* d_out, T* d_in,
                       std::size_t rows);
-  /// Call it after backward_input(), with the arrays of both passes.
+  /// Overwrites `gradient`. Call after backward_input(), with the arrays of both passes.
   void backward_weight(const T* in, const T* d_out, const Parameters<T>& gradient,
                        std::size_t rows) const;
 
@@ -115,7 +118,7 @@ class CutPair {
   CutDense<T> first_;
   CutDense<T> second_;
   std::unique_ptr<Layer<T>> activation_;
-  std::vector<T> before_;  ///< (rows, own hidden units), before the activation.
+  std::vector<T> before_;  ///< The hidden values before the activation, (rows, own hidden units).
   std::vector<T> after_;
   std::vector<T> d_before_;
 };

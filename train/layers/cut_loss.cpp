@@ -1,4 +1,4 @@
-// Softmax and cross-entropy from parts of rows.
+// Computes softmax and cross-entropy from the members' parts of each row.
 #include "train/layers/cut_loss.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ LossSum loss_of_parts(std::span<const std::vector<LossPart<T>>> parts, std::span
   for (std::size_t n = 0; n < labels.size(); ++n) {
     LossPart<T> whole = parts.front().at(n);
     for (const std::vector<LossPart<T>>& member : parts.subspan(1)) {
-      // The earlier class wins a tie.
+      // On a tie, the earlier class wins, because only a larger logit replaces it.
       if (member.at(n).largest > whole.largest) {
         whole.largest = member[n].largest;
         whole.best = member[n].best;

@@ -1,4 +1,4 @@
-// A cross-entropy whose classes several members share, so that none needs all logits.
+// A cross-entropy over classes that several members divide, so that no member needs all logits.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// A member's report about one row of its logits. Only these numbers travel.
+/// One member's numbers about one row of its logits. Only these numbers travel.
 template <class T>
 struct LossPart {
   T largest = 0;
@@ -20,18 +20,19 @@ struct LossPart {
   T label = 0;           ///< The label's logit, if it is among the member's classes; else 0.
 };
 
-/// The numbers of a LossPart as they travel.
+/// The number of floats that a LossPart takes when it travels.
 inline constexpr std::size_t loss_part_floats = 4;
 
-/// One for each row of `logits` (rows, classes.size()), the member's columns of all logits. Labels
-/// count in all classes. T is float or double.
+/// Returns one part for each row of `logits` (rows, classes.size()), the member's columns of all
+/// logits. Labels are indices among all classes. T is float or double.
 template <class T>
 std::vector<LossPart<T>> loss_parts(std::span<const T> logits, std::span<const std::int32_t> labels,
                                     const Range& classes);
 
-/// The loss of the whole rows, from the parts of all members in the order of their classes, and the
-/// gradient of the mean over rows by this member's own logits. All members get the same bits, and
-/// the gradient needs no exchange. `d_logits` has the shape of `logits` and may be empty.
+/// Returns the loss of the whole rows, from the parts of all members in the order of their classes.
+/// Also writes to `d_logits` the gradient of the mean loss over rows with respect to this member's
+/// own logits. All members get the same loss, bit for bit, and the gradient needs no exchange.
+/// `d_logits` has the shape of `logits`, or is empty.
 template <class T>
 LossSum loss_of_parts(std::span<const std::vector<LossPart<T>>> parts, std::span<const T> logits,
                       std::span<const std::int32_t> labels, const Range& classes,

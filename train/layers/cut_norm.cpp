@@ -1,4 +1,4 @@
-// Statistics of rows, and of whole images from them.
+// Computes the statistics of strips, and combines them into the statistics of whole images.
 #include "train/layers/cut_norm.hpp"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ void StripNorm<T>::forward(const T* parameters, const T* in, const T* sum, T* ou
     T squares = 0;
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
       const T apart = of(strip)[0] - means_[cell];
-      // Another member's sum of squares may be anything.
+      // Another member may send any number, so a negative sum of squares counts as 0.
       squares += std::max(T(0), of(strip)[1]) +
                  count * static_cast<T>(strips_[strip].size()) / height * apart * apart;
     }
@@ -162,7 +162,7 @@ void StripNorm<T>::write_gradient(const T* parameters, const T* in, const T* d_o
     d_bias[channel] = sum;
   });
   if (!is_of_batch_) return;
-  // The batch's mean and mean square are the means of those of strips, weighted by their rows.
+  // The batch's mean and mean square are averages over the strips, weighted by their rows.
   const std::size_t rows = strips_[own_].size();
   const T part = static_cast<T>(rows) / static_cast<T>(plan_.in[1]);
   const T count = static_cast<T>(std::max<std::size_t>(1, values(batch, rows)));

@@ -1,4 +1,4 @@
-// One member's strip of a group norm or a batch norm, whose statistics are those of whole images.
+// One member's strip of a group norm or a batch norm, normalised by the statistics of whole images.
 #pragma once
 
 #include <cstddef>
@@ -9,64 +9,69 @@
 
 namespace gv {
 
-/// Every member has some rows of each image. Forward the members exchange the mean and the sum of
-/// squares of their rows, and combine them (Chan 1979); backward they sum two numbers. A group norm
-/// has such numbers for each sample and group of channels, and a batch norm for each channel of the
-/// whole batch. Each member adds its rows to the gradient of gains and biases, and to what a batch
-/// norm writes in place of the gradient of its running statistics. T is float or double.
+/// Every member has some rows of each image. In the forward pass, the members exchange the mean and
+/// the sum of squares of their rows, and combine them (Chan 1979). In the backward pass, they sum
+/// two numbers. A group norm has such a pair of numbers for each sample and group of channels, and
+/// a batch norm has one for each channel of the whole batch. Each member contributes its rows'
+/// summand to the gradient of gains and biases, and to the values that a batch norm writes in place
+/// of the gradient of its running statistics. T is float or double.
 template <class T>
 class StripNorm {
  public:
-  /// `strips` are the rows of all members in their order, and `own` is the number of this one.
+  /// `strips` are the rows of each member, in the order of the members. `own` is the index of this
+  /// member.
   StripNorm(const LayerPlan& layer, std::vector<Range> strips, std::size_t own);
 
-  /// The length of the forward sum, which has a place for each strip.
+  /// The number of floats in the forward sum, which has a place for each strip.
   std::size_t floats(std::size_t batch) const { return strips_.size() * floats_back(batch); }
   std::size_t floats_back(std::size_t batch) const { return 2 * cells(batch); }
 
-  /// Writes our statistics to our place in the summand (zeros), and keeps them.
+  /// Writes our statistics to our place in `summand`, which must hold zeros, and keeps a copy of
+  /// them.
   void give(const T* in, T* summand, std::size_t batch);
-  /// Call it after give(), with the same inputs. Our own statistics are those that we have kept, so
-  /// that a sum with which other members have tampered leaves our values normalised.
+  /// Computes the outputs. Call after give(), with the same inputs. For our own strip it uses the
+  /// statistics that give() has kept, so our values are normalised even if other members tamper
+  /// with the sum.
   void forward(const T* parameters, const T* in, const T* sum, T* out, std::size_t batch);
-  /// Computes a batch norm by its running statistics, for which members sum nothing.
+  /// Normalises with the running statistics of a batch norm, so members sum nothing.
   void forward_by_running(const T* parameters, const T* in, T* out, std::size_t batch);
-  /// Writes our summand.
+  /// Writes our summand for the backward pass.
   void give_back(const T* parameters, const T* in, const T* d_out, T* summand,
                  std::size_t batch) const;
   void backward(const T* parameters, const T* in, const T* d_out, const T* sum, T* d_in,
                 std::size_t batch) const;
-  /// Overwrites the gradient of gains and biases by our summand. The summand for the running
+  /// Overwrites the gradient of gains and biases with our summand. The summand for the running
   /// statistics of a batch norm is computed from our own rows alone, so that other members cannot
-  /// make it larger than ours.
+  /// inflate it.
   void write_gradient(const T* parameters, const T* in, const T* d_out, T* d_parameters,
                       std::size_t batch) const;
 
  private:
   /// Values of one channel of a sample in our strip.
   std::size_t plane() const { return strips_[own_].size() * plan_.in[2]; }
-  /// The number of cells. The values of a cell have one mean: a group of channels of one sample, or
-  /// in a batch norm a channel of the whole batch.
+  /// The number of cells. A cell is a set of values that share a mean: a group of channels of one
+  /// sample or, in a batch norm, a channel of the whole batch.
   std::size_t cells(std::size_t batch) const { return is_of_batch_ ? groups_ : batch * groups_; }
-  /// The number of values of a cell in `rows` rows of every image.
+  /// The number of values that a cell has in `rows` rows of every image.
   std::size_t values(std::size_t batch, std::size_t rows) const {
     return plan_.in[0] / groups_ * rows * plan_.in[2] * (is_of_batch_ ? batch : 1);
   }
   std::size_t mean_at(std::size_t c) const { return plan_.bias + groups_ + c; }
   std::size_t square_at(std::size_t c) const { return plan_.bias + 2 * groups_ + c; }
-  /// Calls use(cell, channel, offset of the channel in our strip) for every sample.
+  /// Calls use(cell, channel, offset of the channel in our strip) for every channel of every
+  /// sample.
   template <class Use>
   void each_channel(std::size_t batch, const Use& use) const;
-  /// Writes the outputs by means_ and scales_.
+  /// Writes the outputs, normalised by `means_` and `scales_`.
   void normalise(const T* parameters, const T* in, T* out, std::size_t batch) const;
 
   LayerPlan plan_;
   bool is_of_batch_;    ///< True for a batch norm.
-  std::size_t groups_;  ///< Groups of channels. In a batch norm every channel is one.
+  std::size_t groups_;  ///< Number of groups of channels. In a batch norm every channel is a group.
   std::vector<Range> strips_;
   std::size_t own_;
   std::vector<T> kept_;   ///< Our mean and sum of squares, by cell.
-  std::vector<T> means_;  ///< By cell, of whole images.
+  std::vector<T> means_;  ///< Means over whole images, by cell.
   std::vector<T> scales_;
 };
 

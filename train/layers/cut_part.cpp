@@ -1,5 +1,4 @@
-// Dense layers, pairs of them, attention layers, convolutions and embeddings with some of their
-// grains.
+// Computes a member's grains of dense layers, dense pairs, attention, convolutions or embeddings.
 #include "train/layers/cut_part.hpp"
 
 #include <algorithm>
@@ -21,7 +20,8 @@ bool is_worth_a_sum(const LayerPlan& layer) { return layer.end - layer.begin >= 
 
 std::size_t inputs_of(const LayerPlan& dense) { return elements(dense.in) / dense.rows; }
 
-/// The numbers in the table of an embedding, or of the layer that is tied to it.
+/// The number of values in an embedding's table of tokens, or in the weights of the layer tied to
+/// it.
 std::size_t table_of(const LayerPlan& layer) {
   return layer.spec.tied ? layer.spec.units * inputs_of(layer)
                          : layer.spec.vocabulary * layer.spec.units;
@@ -36,12 +36,12 @@ bool goes_by_model(const LayerPlan& layer) {
   return layer.spec.kind != LayerKind::conv2d && is_worth_a_sum(layer);
 }
 
-/// A dense layer is cut along its longer side, which can be divided more evenly.
+/// Cuts a dense layer along its longer side, because that side can be divided more evenly.
 DenseCut cut_of(const LayerPlan& dense) {
   return inputs_of(dense) > dense.spec.units ? DenseCut::inputs : DenseCut::outputs;
 }
 
-/// The places of columns [part.begin, part.end) of a dense layer's weights.
+/// Appends the places of columns [part.begin, part.end) of a dense layer's weights.
 void append_columns(const LayerPlan& dense, const Range& part, std::vector<Range>& ranges) {
   for (std::size_t row = 0; row < dense.spec.units; ++row) {
     const std::size_t begin = dense.weight + row * inputs_of(dense);
@@ -49,14 +49,16 @@ void append_columns(const LayerPlan& dense, const Range& part, std::vector<Range
   }
 }
 
-/// The places of rows of a layer's weights, each for an output or a channel, and their biases.
+/// Appends the places of some rows of a layer's weights, and of the biases of these rows. A row
+/// belongs to one output or channel.
 void append_rows(const LayerPlan& layer, const Range& part, std::vector<Range>& ranges) {
   const std::size_t width = (layer.bias - layer.weight) / layer.spec.units;
   ranges.push_back({layer.weight + part.begin * width, layer.weight + part.end * width});
   ranges.push_back({layer.bias + part.begin, layer.bias + part.end});
 }
 
-/// Copies columns of rows of `width` values, or back into them; others become zero.
+/// Copies columns `part` of rows of `width` values to `own`. put_columns() copies them back, and
+/// fills the other columns with zeros.
 template <class T>
 void take_columns(const T* whole, std::size_t width, const Range& part, std::size_t rows, T* own) {
   for (std::size_t row = 0; row < rows; ++row) {
@@ -72,7 +74,8 @@ void put_columns(const T* own, std::size_t width, const Range& part, std::size_t
   }
 }
 
-/// Some outputs or inputs of a dense layer. Its vector holds its weights and then its biases.
+/// A layer with some outputs or inputs of a dense layer. Its vector holds its weights and then its
+/// biases.
 template <class T>
 class DensePart final : public Layer<T> {
  public:
@@ -130,8 +133,8 @@ class DensePart final : public Layer<T> {
   std::vector<T> d_own_;  ///< The gradient of `own_`.
 };
 
-/// Some rows of an embedding's table of tokens. Its vector holds these, and then all positions,
-/// which are added after the sum.
+/// A layer with some rows of an embedding's table of tokens. Its vector holds these rows and then
+/// the whole table of positions, which is added after the sum.
 template <class T>
 class TokensPart final : public Layer<T> {
  public:
@@ -169,7 +172,7 @@ class TokensPart final : public Layer<T> {
   }
 
  private:
-  /// Calls use(row, its token in our part) for tokens that are ours.
+  /// Calls use(row, index of the row's token in our part) for each row whose token is ours.
   template <class Use>
   void each_own(const T* in, std::size_t batch, const Use& use) const {
     for (std::size_t row = 0; row < batch * positions_; ++row) {
@@ -185,8 +188,8 @@ class TokensPart final : public Layer<T> {
   Range part_;
 };
 
-/// Some hidden units of two dense layers. Its vector holds weights and biases of the first, and
-/// then of the second.
+/// A layer with some hidden units of two dense layers. Its vector holds the weights and biases of
+/// the first layer, and then those of the second.
 template <class T>
 class PairPart final : public Layer<T> {
  public:
@@ -221,7 +224,8 @@ class PairPart final : public Layer<T> {
   CutPair<T> pair_;
 };
 
-/// Some channels of a convolution's outputs. Its vector holds their weights and then their biases.
+/// A layer with some output channels of a convolution. Its vector holds the channels' weights and
+/// then their biases.
 template <class T>
 class ChannelsPart final : public Layer<T> {
  public:
@@ -257,7 +261,7 @@ class ChannelsPart final : public Layer<T> {
   }
 
  private:
-  /// The place of the channels in a sample's outputs.
+  /// The range of these channels' values in a sample's outputs.
   Range columns() const { return {part_.begin * plane_, part_.end * plane_}; }
 
   std::size_t outputs_;
@@ -323,7 +327,7 @@ std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grai
   const LayerPlan& last = unit.back();
   if (last.spec.kind == LayerKind::attention) {
     ranges = attention_part(last, grains).ranges;
-    ranges.pop_back();  // The biases of the output.
+    ranges.pop_back();  // Leaves out the biases of the output.
     return ranges;
   }
   if (last.spec.kind == LayerKind::embedding) {

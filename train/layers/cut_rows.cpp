@@ -1,4 +1,4 @@
-// Strips of images, and which rows they read.
+// Strips of images, and the rows that they read.
 #include "train/layers/cut_rows.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-/// The network of a strip: oneDNN's in float, if there is one.
+/// Makes the network of a strip: oneDNN's for float, if the build has oneDNN.
 template <class T>
 std::unique_ptr<Network<T>> network_of(const ModelPlan& plan, std::size_t batch) {
   if constexpr (std::is_same_v<T, float>) {
@@ -27,7 +27,8 @@ std::size_t padding_of(const LayerPlan& layer) {
   return slides_over_rows(layer.spec.kind) ? layer.spec.padding : 0;
 }
 
-/// The strip, with its padding written out, is the input of layers without padding.
+/// A strip of some layers. It writes its padding into the input beforehand, so the layers inside it
+/// need no padding.
 template <class T>
 class RowsPart final : public Layer<T> {
  public:
@@ -52,7 +53,7 @@ class RowsPart final : public Layer<T> {
   void forward(const T* parameters, const T* in, T* out, std::size_t, bool training,
                Rng& rng) override {
     if (!network_) return;
-    // Padding is never the largest value of a window.
+    // Padding must never be the largest value of a window.
     const bool is_max = first_.spec.kind == LayerKind::max_pool;
     padded_.assign(batch_ * elements(in_), is_max ? std::numeric_limits<T>::lowest() : T(0));
     each_padded_row([&](std::size_t own, std::size_t at) {
@@ -95,11 +96,11 @@ class RowsPart final : public Layer<T> {
   }
 
   std::size_t batch_;
-  LayerPlan first_;       ///< The first layer over whole images. No other one has parameters.
-  RowsRead read_;         ///< What the first layer reads.
-  SampleShape in_{};      ///< The strip with its padding.
+  LayerPlan first_;       ///< The first layer, as for whole images. Only this layer has parameters.
+  RowsRead read_;         ///< The rows that the first layer reads.
+  SampleShape in_{};      ///< Shape of the strip with its padding.
   std::size_t size_ = 0;  ///< Values in the outputs of a batch.
-  std::unique_ptr<Network<T>> network_;  ///< Null without outputs.
+  std::unique_ptr<Network<T>> network_;  ///< Null if this member has no outputs.
   std::vector<T> padded_;
 };
 
@@ -114,7 +115,7 @@ RowsRead rows_read(const LayerPlan& layer, const Range& outputs) {
   if (outputs.empty()) return {};
   const std::size_t padding = layer.spec.padding;
   const std::size_t height = layer.in[1];
-  // Counted from the first row of padding.
+  // Rows are counted from the first row of padding.
   const std::size_t begin = outputs.begin * layer.spec.stride;
   const std::size_t end = (outputs.end - 1) * layer.spec.stride + layer.spec.kernel;
   RowsRead read{.zeros_above = std::min(end, padding) - std::min(begin, padding)};

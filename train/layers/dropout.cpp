@@ -8,9 +8,9 @@
 namespace gv {
 namespace {
 
-/// Acts on whole samples, or on some rows of every image. In both cases it draws for every value of
-/// whole samples in their order, so rows of an image drop the same values, and later layers draw
-/// the same numbers.
+/// Acts on whole samples, or on some rows of every image. In both cases it draws a number for every
+/// value of the whole samples, in order. So a strip drops the same values as the whole image would,
+/// and later layers draw the same numbers.
 template <class T>
 class Dropout final : public Layer<T> {
  public:
@@ -49,10 +49,11 @@ class Dropout final : public Layer<T> {
   }
 
   double rate_;
-  std::size_t planes_ = 1;  ///< A whole sample counts as one row.
+  std::size_t planes_ = 1;  ///< Planes of a sample; 1 if the layer acts on whole samples, each of
+                            ///< which counts as one row.
   std::size_t height_ = 1;
   std::size_t width_;
-  Range rows_{0, 1};  ///< The rows that we have.
+  Range rows_{0, 1};  ///< The rows of each plane that this layer has.
   std::vector<T> factors_;
 };
 

@@ -23,7 +23,7 @@ class Embedding final : public Layer<T> {
     }
   }
 
-  /// Ids are discrete, so their gradient is zero.
+  /// Writes zeros, because ids are discrete.
   void backward_input(const T*, const T*, const T*, const T*, T* d_in, std::size_t batch) override {
     if (d_in != nullptr) std::fill_n(d_in, batch * positions_, T(0));
   }
@@ -32,7 +32,7 @@ class Embedding final : public Layer<T> {
                        std::size_t batch) override {
     T* d_tokens = d_parameters + plan_.weight;
     T* d_positions = d_parameters + plan_.bias;
-    // A layer tied to the tokens has already written its part of the tokens' gradient.
+    // A layer that shares the table of tokens has already written its part of the tokens' gradient.
     if (!plan_.is_shared) std::fill_n(d_tokens, plan_.spec.vocabulary * width_, T(0));
     std::fill_n(d_positions, positions_ * width_, T(0));
     for (std::size_t row = 0; row < batch * positions_; ++row) {

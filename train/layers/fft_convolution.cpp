@@ -16,8 +16,8 @@ namespace {
 ///   X = spectra of the tiles of x                  (F, 2, C, B T)
 ///   W = spectra of the kernels                     (F, 2, O, C)
 ///   Y[f] = conj(W[f]) X[f]                         (F, 2, O, B T)
-/// Y's images are y where windows lie inside a tile; other places are not read. A stride leaves out
-/// rows and columns of Y's images.
+/// The outputs y are those places of Y's images whose windows lie inside a tile; other places are
+/// not read. With a stride, some rows and columns of Y's images are left out.
 template <class T>
 class FftConvolution final : public Layer<T> {
  public:
@@ -43,7 +43,7 @@ class FftConvolution final : public Layer<T> {
     store_outputs(parameters + plan_.bias, out);
   }
 
-  /// dX[f] = W[f]^T dY[f]
+  /// Computes the gradient of the inputs: dX[f] = W[f]^T dY[f].
   void backward_input(const T*, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     load_gradient(d_out);
@@ -65,7 +65,7 @@ class FftConvolution final : public Layer<T> {
                      });
   }
 
-  /// dW[f] = conj(dY[f]) X[f]^T, summed over all images.
+  /// Computes the gradient of the weights: dW[f] = conj(dY[f]) X[f]^T, summed over all images.
   void backward_weight(const T*, const T*, const T*, const T* d_out, T* d_parameters,
                        std::size_t batch) override {
     const std::size_t size = outputs() * inputs();
@@ -100,14 +100,16 @@ class FftConvolution final : public Layer<T> {
   std::size_t inputs() const { return plan_.in[0]; }
   std::size_t outputs() const { return plan_.out[0]; }
 
-  /// Columns [begin, end) of a tile's row are at `at` and after it in the layer's inputs.
+  /// A row of a tile. Columns [begin, end) of the row lie in the layer's inputs, from index `at`
+  /// on.
   struct Row {
     std::ptrdiff_t at = 0;
     std::size_t begin = 0;
     std::size_t end = 0;
   };
 
-  /// A tile of one channel's images: the channel, the sample, and the tile's first output.
+  /// A tile of one channel's images: the channel, the sample, and the coordinates of the tile's
+  /// first output.
   struct Tile {
     std::size_t channel, sample, y, x;
   };
@@ -133,7 +135,7 @@ class FftConvolution final : public Layer<T> {
             begin, std::max(begin, end)};
   }
 
-  /// Calls visit(index of the output, its column in the tile) for a row of a tile's outputs.
+  /// Calls visit(index of the output, its column in the tile) for each output in one row of a tile.
   template <class Visit>
   void each_output(std::size_t image, std::size_t row, Visit visit) const {
     const Tile at = tile(image);
@@ -189,8 +191,8 @@ class FftConvolution final : public Layer<T> {
                      });
   }
 
-  /// conj(W[f]) as a real matrix, (2 O, 2 C), by which real parts above imaginary parts are
-  /// multiplied.
+  /// Returns conj(W[f]) as a real matrix, (2 O, 2 C). It multiplies a matrix that has the real
+  /// parts above the imaginary parts.
   const T* matrix(std::size_t f) {
     const std::size_t size = outputs() * inputs();
     const T* re = w_.data() + f * 2 * size;
@@ -212,12 +214,12 @@ class FftConvolution final : public Layer<T> {
   LayerPlan plan_;
   FftTiles tiles_;
   Fourier<T> fourier_;
-  std::size_t images_ = 0;  ///< B T
-  std::vector<T> w_;        ///< W, and dW in backward.
+  std::size_t images_ = 0;  ///< Number of tiles of one channel: B T.
+  std::vector<T> w_;        ///< W, or dW in the backward pass.
   std::vector<T> x_;        ///< X
-  std::vector<T> y_;        ///< Y, and dY in backward.
+  std::vector<T> y_;        ///< Y, or dY in the backward pass.
   std::vector<T> d_x_;      ///< dX
-  std::vector<T> product_;  ///< A matrix of one frequency.
+  std::vector<T> product_;  ///< A matrix or product of one frequency.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Stockham's transform with factors 4, 2 and 3: each pass reads one array and writes another, and
-// ends in natural order.
+// Stockham's transform with factors 4, 2 and 3. Each pass reads one array and writes another, and
+// the result is in natural order.
 #include "train/layers/fourier.hpp"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace gv {
 namespace {
 
-/// One pass over a transform of n = radix * groups numbers, each of which is `width` values. The
-/// root of group p is the power p * step of the whole transform's.
+/// One pass of a transform over n = radix * groups elements, each of which is `width` numbers.
+/// Group p uses root number p * `step` of the whole transform.
 template <class T>
 struct FourierPass {
   std::size_t radix, groups, width, step;
@@ -25,7 +25,7 @@ struct FourierPass {
   T *out_re, *out_im;  ///< The array that the pass writes.
 };
 
-/// The sum or difference `re` + i `im`, times a root.
+/// Writes the complex number `re` + i `im`, times `root`, to `out_re` and `out_im`.
 template <class T>
 GV_BODY void put_turned(T re, T im, const T* root, T& out_re, T& out_im) {
   out_re = re * root[0] - im * root[1];
@@ -109,17 +109,17 @@ GV_BODY void pass_body(const FourierPass<T>& p) {
 GV_WIDE void run_pass(const FourierPass<float>& p) { pass_body(p); }
 void run_pass(const FourierPass<double>& p) { pass_body(p); }
 
-/// One frequency of a block: the complex values at it and at the opposite frequency, and the
-/// spectra of the first `count` real images. The spectra of the next `count_im` belong to the
-/// imaginary parts.
+/// The complex values of a block at one frequency and at the opposite one. The real parts of the
+/// complex images are the first `count` real images, and the imaginary parts are the next
+/// `count_im`.
 template <class T>
 struct FourierPair {
   T *re, *im, *other_re, *other_im;
   std::size_t count, count_im;
 };
 
-/// With Z the values, A and B the spectra of its real and imaginary parts: A = (Z(f) + conj Z(-f))
-/// / 2 and B = (Z(f) - conj Z(-f)) / 2i.
+/// Separates the spectra A and B of the real and imaginary parts from Z, the spectrum of complex
+/// images: A = (Z(f) + conj Z(-f)) / 2 and B = (Z(f) - conj Z(-f)) / 2i.
 template <class T>
 GV_BODY void take_apart_body(const FourierPair<T>& z, std::size_t lanes, T* __restrict re,
                              T* __restrict im) {
@@ -139,7 +139,7 @@ void take_apart(const FourierPair<double>& z, std::size_t lanes, double* re, dou
   take_apart_body(z, lanes, re, im);
 }
 
-/// Z(f) = A + i B, and Z(-f) = conj A + i conj B, both times `scale`.
+/// Inverts take_apart_body(): Z(f) = A + i B, and Z(-f) = conj A + i conj B, both times `scale`.
 template <class T>
 GV_BODY void put_together_body(const FourierPair<T>& z, std::size_t lanes, T scale,
                                const T* __restrict re, const T* __restrict im) {
@@ -187,7 +187,8 @@ std::size_t Fourier<T>::side_for(std::size_t size) {
   return best;
 }
 
-/// Transforms S numbers with `width` values each. Returns which of the two arrays holds the result.
+/// Transforms S elements of `width` numbers each. Returns `data` or `scratch`, whichever holds the
+/// result.
 template <class T>
 auto Fourier<T>::transform(Values data, Values scratch, std::size_t width) const -> Values {
   for (std::size_t n = side_; n > 1;) {
@@ -240,7 +241,7 @@ void Fourier<T>::forward(std::size_t images, std::size_t rows, const Load& load,
   }
 }
 
-/// With real and imaginary parts swapped, the transform is its own inverse.
+/// Swaps real and imaginary parts, because the transform then inverts itself, up to a factor.
 template <class T>
 void Fourier<T>::inverse(std::size_t images, std::size_t rows, std::size_t stride, const T* spectra,
                          const Store& store) {

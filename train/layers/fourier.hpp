@@ -1,4 +1,4 @@
-// Fourier transforms in two dimensions of many square images at once.
+// Fourier transforms of many square images at once, in two dimensions.
 #pragma once
 
 #include <cstddef>
@@ -7,31 +7,32 @@
 
 namespace gv {
 
-/// Transforms of real images with one side S. Images are processed in blocks: the values of all
-/// images at one place are adjacent, so that each step of the transform is a loop over them. Two
-/// real images form the real and the imaginary part of one complex image, and their spectra are
-/// separated by symmetry. T is float or double.
+/// Transforms of square real images that all have the side S. Images are processed in blocks. In a
+/// block, the values of all images at one place are adjacent, so that each pass of the transform is
+/// a loop over images. Two real images form the real and the imaginary part of one complex image,
+/// and their spectra are separated by symmetry. T is float or double.
 template <class T>
 class Fourier {
  public:
-  /// Complex images in a block: the distance between neighbouring values of an image's row.
+  /// Complex images in a block. Neighbouring values in a row of an image are this far apart.
   static constexpr std::size_t lanes = 16;
 
-  /// `side` has no prime factor above 3.
+  /// `side` must have no prime factor above 3.
   explicit Fourier(std::size_t side);
 
-  /// The smallest side for images of at least `size` rows and columns.
+  /// The smallest allowed side that is not below `size`.
   static std::size_t side_for(std::size_t size);
-  /// Frequencies that determine a real image's spectrum: S (S / 2 + 1).
+  /// Number of frequencies that determine a real image's spectrum: S (S / 2 + 1), where S is
+  /// `side`.
   static std::size_t frequencies(std::size_t side) { return side * (side / 2 + 1); }
 
-  /// Writes row `y` of an image, which is zero beforehand: value x goes to `to[x * lanes]`.
+  /// Writes row `y` of an image: value x goes to `to[x * lanes]`. The row holds zeros beforehand.
   using Load = std::function<void(std::size_t image, std::size_t y, T* to)>;
-  /// Takes row `y` of an image: value x is `from[x * lanes]`.
+  /// Receives row `y` of an image: value x is `from[x * lanes]`.
   using Store = std::function<void(std::size_t image, std::size_t y, const T* from)>;
 
-  /// The spectra of `images` images, (frequencies, 2, images): real parts and then imaginary parts.
-  /// Rows from `rows` on are zero and not asked for.
+  /// Writes the spectra of `images` images, (frequencies, 2, images), to `spectra`: real parts and
+  /// then imaginary parts. Rows of an image from `rows` on are zero and are not loaded.
   void forward(std::size_t images, std::size_t rows, const Load& load, T* spectra);
 
   /// Computes the images with these spectra. Only every `stride`-th of the first `rows` rows is

@@ -1,4 +1,4 @@
-// Loops without branches. Each body is written once and compiled for float and double.
+// Loops over many numbers, without branches. Each body is written once, for float and double.
 #include "train/layers/functions.hpp"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 #include "base/wide.hpp"
 
-// The function bodies are inlined into the functions at the end of the file, of which there is one
-// for each vector width.
+// The function bodies are inlined into the functions at the end of the file, which exist once for
+// each vector width.
 #define GV_BODY [[gnu::always_inline]] inline
 
 namespace gv {
@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::size_t sum_lanes = 16;
 
-/// e^x for x <= 0, as 2^n times a polynomial (Cephes). Below -87 a float would underflow, so the
-/// result is that of -87, 2e-38.
+/// Returns e^x for x <= 0, as 2^n times a polynomial (Cephes). A float would underflow below x =
+/// -87, so such an x counts as -87, which gives 2e-38.
 GV_BODY float exponential(float x) {
   x = x < -87.0f ? -87.0f : x;
-  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer. Between the two, the lowest
-  // bits are that integer; a conversion to int would be undefined for NaN.
+  // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer. Between these operations, the
+  // lowest bits are that integer; a conversion to int would be undefined for NaN.
   constexpr float rounder = 12582912.0f;
   const float shifted = x * std::numbers::log2e_v<float> + rounder;
   const float n = shifted - rounder;
@@ -42,7 +42,7 @@ GV_BODY float exponential(float x) {
 }
 GV_BODY double exponential(double x) { return std::exp(x); }
 
-/// Phi(x), given exp(-x^2 / 2).
+/// Returns Phi(x), the cumulative normal distribution. `bell` is exp(-x^2 / 2).
 GV_BODY float cumulative(float x, float bell) {
   const float z = std::abs(x) / std::numbers::sqrt2_v<float>;
   const float t = 1.0f / (1.0f + 0.3275911f * z);
@@ -73,7 +73,7 @@ GV_BODY void gelu_backward_body(const T* __restrict x, const T* __restrict dy, T
   }
 }
 
-/// 1 / (1 + e^-x).
+/// The logistic function 1 / (1 + e^-x).
 template <class T>
 GV_BODY T logistic(T x) {
   const T e = exponential(x < 0 ? x : -x);

@@ -10,52 +10,52 @@ namespace gv {
 // come from the standard library. Sums use sixteen interleaved partial sums. The results do not
 // depend on the processor.
 
-/// sums[c] = the sum of channel c of x (batch, channels, size).
+/// Writes to sums[c] the sum of channel c of x (batch, channels, size), over samples and positions.
 void sum_channels(const float* x, std::size_t batch, std::size_t channels, std::size_t size,
                   float* sums);
 void sum_channels(const double* x, std::size_t batch, std::size_t channels, std::size_t size,
                   double* sums);
 
-/// The gradient of a ReLU, given its outputs, in place: dy = 0 where y is not above 0.
+/// Turns the gradient of a ReLU's outputs y into that of its inputs, in place: dy = 0 unless y > 0.
 void relu_backward(const float* y, float* dy, std::size_t n);
 
-/// sum += x.
+/// Adds x to sum, element by element.
 void add_to(const float* x, float* sum, std::size_t n);
 
 /// y = x Phi(x), where Phi is the cumulative normal distribution (Hendrycks and Gimpel 2016).
 void gelu(const float* x, float* y, std::size_t n);
 void gelu(const double* x, double* y, std::size_t n);
 
-/// dx = dy (Phi(x) + x phi(x)).
+/// The backward pass of gelu(): dx = dy (Phi(x) + x phi(x)), where phi is the normal density.
 void gelu_backward(const float* x, const float* dy, float* dx, std::size_t n);
 void gelu_backward(const double* x, const double* dy, double* dx, std::size_t n);
 
-/// y = exp(x - m), where m is the largest x. May be in place. Returns the sum of y.
+/// Writes y = exp(x - m), where m is the largest x. y may be x. Returns the sum of y.
 float exponentials(const float* x, float* y, std::size_t n);
 double exponentials(const double* x, double* y, std::size_t n);
 
-/// The gradient of s, given p = softmax(s) and the gradient d of p, in place: d = p (d - sum of d
+/// Turns d, the gradient of p = softmax(s), into the gradient of s, in place: d = p (d - sum of d
 /// p).
 void softmax_backward(const float* p, float* d, std::size_t n);
 void softmax_backward(const double* p, double* d, std::size_t n);
 
-/// One position of n LSTM cells: c = f before + i g and h = o tanh(c). On entry `z` holds the sums
-/// of the gates i, f, g and o, n of each. On return it holds s(i), s(f), tanh(g) and s(o), where s
-/// is the logistic function.
+/// Computes one position of n LSTM cells: c = s(f) before + s(i) tanh(g) and h = s(o) tanh(c),
+/// where s is the logistic function. On entry `z` holds the weighted sums of the gates i, f, g and
+/// o, n of each. On return it holds s(i), s(f), tanh(g) and s(o).
 void lstm_forward(float* z, const float* before, float* c, float* h, std::size_t n);
 void lstm_forward(double* z, const double* before, double* c, double* h, std::size_t n);
 
-/// The gradient `dz` of the gates' sums, given what lstm_forward() left in `z` and the gradients of
-/// h and c. `dc` becomes the gradient of `before`.
+/// Computes `dz`, the gradient of the gates' weighted sums, from the `z` that lstm_forward() has
+/// written and the gradients `dh` and `dc` of h and c. Then `dc` becomes the gradient of `before`.
 void lstm_backward(const float* z, const float* before, const float* c, const float* dh, float* dc,
                    float* dz, std::size_t n);
 void lstm_backward(const double* z, const double* before, const double* c, const double* dh,
                    double* dc, double* dz, std::size_t n);
 
-/// The id in an input of an embedding with ids up to `last`. In a pipeline the inputs may come from
-/// another peer, so an id that does not exist is replaced by one that does, and NaN by the first.
-/// The ids of our own data exist: a vocabulary that is smaller than theirs is refused with the
-/// config.
+/// Returns the id that an embedding with ids up to `last` looks up for an input. In a pipeline the
+/// inputs may come from another peer, so an id that does not exist is replaced by one that does,
+/// and NaN by the first. Our own data have only existing ids, because a config with too small a
+/// vocabulary is refused.
 template <class T>
 std::size_t existing_id(T value, std::size_t last) {
   if (!(value > 0)) return 0;
@@ -65,8 +65,8 @@ std::size_t existing_id(T value, std::size_t last) {
 /// Added to a variance before dividing by its square root.
 constexpr double norm_epsilon = 1e-5;
 
-/// Layer norm of one row: y = gain (x - mean) scale + bias, with scale = 1 / sqrt(variance +
-/// norm_epsilon).
+/// The statistics of one row in a layer norm: y = gain (x - mean) scale + bias, with scale = 1 /
+/// sqrt(variance + norm_epsilon).
 template <class T>
 struct RowStatistics {
   T mean = 0;
@@ -77,8 +77,8 @@ RowStatistics<float> normalise_row(const float* x, const float* gain, const floa
 RowStatistics<double> normalise_row(const double* x, const double* gain, const double* bias,
                                     double* y, std::size_t n);
 
-/// The gradient of x. With h = (x - mean) scale and dh = gain dy: dx = scale (dh - mean(dh) - h
-/// mean(dh h)).
+/// Computes dx, the gradient of x. With h = (x - mean) scale and dh = gain dy: dx = scale (dh -
+/// mean(dh) - h mean(dh h)).
 void normalise_row_input(const RowStatistics<float>& row, const float* x, const float* gain,
                          const float* dy, float* dx, std::size_t n);
 void normalise_row_input(const RowStatistics<double>& row, const double* x, const double* gain,

@@ -1,4 +1,4 @@
-// Runs steps until the next sum.
+// Runs the steps of a pass up to the next sum.
 #include "train/layers/group_network.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Kind = GroupStep::Kind;
 
-/// The same layer over the values that a member holds.
+/// Converts the places of a layer's parameters in the stage to places among the held parameters.
 void move_to_held(LayerPlan& layer, const HeldParameters& held) {
   for (std::size_t* place : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
     *place = held.held_before(*place);
@@ -62,7 +62,8 @@ void GroupNetwork<T>::make_step(const SlicedStage& stage, const HeldParameters& 
   gradients_.emplace_back(outputs_.back().size());
 }
 
-/// Makes what the members exchange in a step, from places in the stage.
+/// Makes the unit, edges, norm or classes of a step in which members exchange values. Places in the
+/// stage are converted to places among the held parameters.
 template <class T>
 void GroupNetwork<T>::make_exchange(const SlicedStage& stage, const HeldParameters& held,
                                     const GroupStep& step, const Range& rows) {
@@ -152,13 +153,13 @@ std::span<const T> GroupNetwork<T>::forward_from(std::size_t step) {
   return outputs_.back();
 }
 
-/// True if the members sum in this step of the forward pass.
+/// True if the members make a sum in step `i` of the forward pass.
 template <class T>
 bool GroupNetwork<T>::is_summed_now(std::size_t i) const {
   return is_summed(steps_[i].kind, false) && (training_ || !has_batch_statistics(steps_[i]));
 }
 
-/// Our summand of what the members sum in this step.
+/// Computes our summand for the sum in step `i`.
 template <class T>
 std::span<const T> GroupNetwork<T>::summand_of(std::size_t i) {
   at_ = i;
@@ -189,7 +190,7 @@ std::span<const T> GroupNetwork<T>::summand_of(std::size_t i) {
   return summand_;
 }
 
-/// Computes a step for which members need nothing of each other.
+/// Computes step `i`, which needs nothing from other members.
 template <class T>
 void GroupNetwork<T>::compute_here(std::size_t i) {
   const GroupStep& step = steps_[i];
@@ -295,8 +296,8 @@ void GroupNetwork<T>::write_gradient(std::span<T> gradient) {
   const ComputeScope scope;
   const bool is_first = place_.is_first();
   if (has_rows_ && !is_first) std::ranges::fill(gradient, T(0));
-  // Backward from the end: a layer that shares its table adds to the gradient that a later layer
-  // has written.
+  // Go backwards, because a layer that shares its table adds to the gradient that a later layer has
+  // written.
   for (std::size_t i = steps_.size(); i-- > first_trained_;) {
     const Unit& unit = units_[i];
     const T* d_out = gradients_[i + 1].data();

@@ -1,4 +1,4 @@
-// Lists steps, and moves between whole samples and strips where a layer needs it.
+// Lists steps, and inserts conversions between whole samples and strips where a layer needs them.
 #include "train/layers/group_steps.hpp"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 using Kind = GroupStep::Kind;
 
-/// The layers inside it may be shared. Those of a shortcut and of branches side by side are not.
+/// True if members may share the layers inside this one. They may not share the layers of a
+/// shortcut or of parallel branches.
 bool can_be_entered(const LayerPlan& layer) {
   return layer.spec.kind == LayerKind::stack ||
          (layer.spec.kind == LayerKind::residual && layer.shortcut.empty());
@@ -26,8 +27,8 @@ bool is_norm_in_strips(LayerKind kind) {
   return kind == LayerKind::group_norm || kind == LayerKind::batch_norm;
 }
 
-/// True if members compute some rows of the layer each. Without a convolution that is worth it,
-/// nothing is cut into strips.
+/// True if each member computes some rows of the layer. By default, only a convolution begins
+/// strips; other layers go by rows only if members already have strips.
 bool goes_by_rows(const LayerPlan& layer, bool has_strips) {
   const LayerSpec& spec = layer.spec;
   if (spec.split == LayerSplit::rows) return true;
@@ -53,9 +54,8 @@ bool reads_beyond(const LayerPlan& layer) {
   return slides_over_rows(layer.spec.kind) && (layer.spec.kernel > 1 || layer.spec.stride > 1);
 }
 
-/// True if the step of the convolution before this layer can compute the layer as well. Members
-/// share the step by the rows that it leaves, so these must not be so few that some members have
-/// none.
+/// True if the layer can be computed in the same step as the convolution before it. Members share
+/// the step by its output rows, so there must be enough rows for every member.
 bool follows_convolution(const LayerPlan& layer) {
   return follows_in_strip(layer) &&
          (is_of_each_value(layer.spec.kind) || layer.out[1] >= slices_of_stage);
@@ -85,7 +85,7 @@ class Steps {
     }
   }
 
-  /// Leaves samples of this shape whole, or in strips.
+  /// Converts samples of this shape to strips (if `strips`) or to whole samples, if necessary.
   void move_to(bool strips, const SampleShape& shape) {
     if (has_strips() == strips) return;
     between_ = strips ? MembersHave::strips : MembersHave::samples;
@@ -124,9 +124,9 @@ class Steps {
     }
   }
 
-  /// Adds the layer to the step of the convolution before it. Members then read more rows, and both
-  /// neighbours of a cut compute the rows that both need between the layers, which takes less time
-  /// than another exchange.
+  /// Adds the layer to the step of the convolution before it. Members then read more rows. Both
+  /// neighbours of a cut compute the rows between the two layers that both of them need, which
+  /// takes less time than another exchange.
   void follow_convolution(const LayerPlan& layer) {
     if (steps_.empty()) return push(Kind::rows, {&layer, 1}, layer.in, layer.out);
     steps_.back().layers.push_back(layer);
@@ -150,7 +150,7 @@ class Steps {
     end_convolution();
   }
 
-  /// Layers after this point are not added to the step of an earlier convolution.
+  /// Prevents later layers from joining the step of an earlier convolution.
   void end_convolution() {
     if (has_strips()) between_ = MembersHave::strips;
   }
@@ -165,7 +165,8 @@ bool is_trained(const GroupStep& step) {
   });
 }
 
-/// What members sum after this step, or backward before it; nullopt if nothing.
+/// Returns the sum that members make after this step, or before it in the backward pass; nullopt if
+/// there is none.
 std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, bool backward) {
   if (!is_summed(step.kind, backward)) return std::nullopt;
   if (step.kind == Kind::edges) {
@@ -177,7 +178,7 @@ std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, 
     return sum;
   }
   if (step.kind == Kind::norm || (step.kind == Kind::classes && !backward)) {
-    // Forward the sum has a place for every member.
+    // In the forward pass, the sum has a place for every member.
     const LayerPlan& layer = step.layers.front();
     const bool is_of_batch = has_batch_statistics(step);
     const std::size_t groups = is_of_batch ? step.in[0] : layer.spec.groups;

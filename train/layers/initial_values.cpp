@@ -1,6 +1,5 @@
-// Draws weights, tables and centres at random; biases are zero, gains, counts
-// and mean squares are one. The gates
-// of an LSTM begin open.
+// Draws weights, tables and centres at random. Biases are zero, and gains, counts and mean squares
+// are one. The forget gates of an LSTM begin open.
 #include "train/layers/initial_values.hpp"
 
 #include <algorithm>
@@ -12,8 +11,8 @@ namespace {
 /// Standard deviation of a tensor's initial values if they are normally distributed, else 0.
 double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& slot) {
   constexpr double of_tables = 0.02;
-  // If inputs have deviation 1, nearly every centre that starts near their mean is the nearest one
-  // of some input.
+  // Centres start near the mean of the inputs. If inputs have deviation 1, nearly every centre is
+  // then the nearest one to some input.
   constexpr double of_centres = 0.1;
   if (slot.name.ends_with(".tokens") || slot.name.ends_with(".positions")) return of_tables;
   if (slot.name.ends_with(".sums")) return of_centres;
@@ -25,16 +24,17 @@ double deviation_of(const ModelPlan& whole, double deviation, const TensorSlot& 
   return deviation / (is_last ? std::sqrt(static_cast<double>(residual.size())) : 1);
 }
 
-/// The values of one tensor, first to last.
+/// Draws the values of one tensor, from first to last.
 class Values {
  public:
   Values(const ModelPlan& whole, double deviation, const TensorSlot& slot, const Rng& rng)
       : slot_(slot), draw_(rng.fork(slot.name)), normal_(deviation_of(whole, deviation, slot)) {
     if (slot.name.ends_with(".weight")) {
-      // He 2015, uniform: the variance 2 / fan-in keeps the size of activations through ReLUs.
+      // He 2015, uniform: with variance 2 / fan-in, activations keep their size through ReLUs.
       bound_ = std::sqrt(6.0 * static_cast<double>(slot.shape[0]) / static_cast<double>(slot.size));
     } else if (slot.name.ends_with("_gates")) {
-      // Small enough that a state's effect on itself neither grows nor is lost at once.
+      // With this bound, the effect of an LSTM's state on itself neither grows nor vanishes at
+      // once.
       bound_ = 1 / std::sqrt(static_cast<double>(slot.shape[0]) / 4);
     }
     is_one_ = slot.name.ends_with(".gain") || slot.name.ends_with(".counts") ||

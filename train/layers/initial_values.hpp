@@ -16,8 +16,8 @@ namespace gv {
 float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
                  std::span<float> parameters, const Rng& rng);
 
-/// Fills the `parameters` of these ascending ranges of the layout only, with the same values. Needs
-/// no memory for the others. Returns the largest magnitude of all.
+/// Fills only the `parameters` in these ascending ranges of the layout, with the same values. Needs
+/// no memory for the others. Returns the largest magnitude of all parameters in the layout.
 float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
                  std::span<const Range> ranges, std::span<float> parameters, const Rng& rng);
 

@@ -9,8 +9,8 @@ namespace {
 
 /// y = sqrt(2 / units) (cos Wx, sin Wx), where the units / 2 rows of W are drawn with a variance of
 /// 2 gamma. Then y(x) y(z) is exp(-gamma |x - z|^2), the kernel of radial basis functions, up to an
-/// error of about 1 / sqrt(units), and exactly 1 for x = z (Rahimi and Recht 2007). W is no
-/// parameter: it follows from the shape, so all peers have the same and none is sent.
+/// error of about 1 / sqrt(units), and exactly 1 for x = z (Rahimi and Recht 2007). W is not a
+/// parameter: it follows from the shape, so all peers have the same W and never send it.
 template <class T>
 class KernelFeatures final : public Layer<T> {
  public:
@@ -35,7 +35,8 @@ class KernelFeatures final : public Layer<T> {
     y.rightCols(half_) = scale_ * angles_.array().sin();
   }
 
-  /// The derivative of a cosine is minus the sine beside it, and the other way round.
+  /// Computes the gradient from the outputs: the derivative of a cosine is minus the sine beside
+  /// it, and that of a sine is the cosine.
   void backward_input(const T*, const T*, const T* out, const T* d_out, T* d_in,
                       std::size_t batch) override {
     if (d_in == nullptr) return;
@@ -54,7 +55,7 @@ class KernelFeatures final : public Layer<T> {
   Eigen::Index width_;
   Matrix frequencies_;  ///< (F, I)
   T scale_;
-  Matrix angles_;  ///< (B, F), later their gradient.
+  Matrix angles_;  ///< (B, F), and later the gradient of the angles.
 };
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace gv {
 
 /// Forward and backward pass of one layer. Arrays are row-major (batch, C, H, W) with the plan's
 /// shapes; `parameters` and `d_parameters` are the model's whole flat vectors. A layer keeps the
-/// results of the last forward() and backward_input() that later calls need. The calls are forward,
-/// backward_input, backward_weight, with the same arrays; other layers may run in between. T is
-/// float or double.
+/// results of the last forward() and backward_input() that later calls need. The order of calls is
+/// forward, backward_input, backward_weight, with the same arrays; other layers may run in between.
+/// T is float or double.
 template <class T>
 class Layer {
  public:
@@ -27,8 +27,8 @@ class Layer {
   virtual void forward(const T* parameters, const T* in, T* out, std::size_t batch, bool training,
                        Rng& rng) = 0;
 
-  /// Computes `d_in` from `d_out`. If `d_in` is null, it only prepares backward_weight(), which
-  /// most layers do without work. `in` and `out` must be those of the last forward().
+  /// Computes `d_in` from `d_out`. If `d_in` is null, the call only prepares backward_weight();
+  /// most layers then do nothing. `in` and `out` must be those of the last forward().
   virtual void backward_input(const T* parameters, const T* in, const T* out, const T* d_out,
                               T* d_in, std::size_t batch) = 0;
 
@@ -37,7 +37,7 @@ class Layer {
   virtual void backward_weight(const T* /*parameters*/, const T* /*in*/, const T* /*out*/,
                                const T* /*d_out*/, T* /*d_parameters*/, std::size_t /*batch*/) {}
 
-  /// A dense layer's factors, used in place of backward_weight(). See Network::give_factors().
+  /// Writes a dense layer's factors, in place of backward_weight(). See Network::give_factors().
   virtual void weight_factors(const T* /*in*/, const T* /*d_out*/, T* /*d_parameters*/,
                               std::size_t /*batch*/) {
     check(false, "dense layers have factors");
@@ -48,10 +48,12 @@ class Layer {
 template <class T>
 std::unique_ptr<Layer<T>> make_layer(const LayerPlan& plan);
 
-/// The dense layer or convolution of a plan, with factors that are rounded to bfloat16.
+/// Makes the dense layer or convolution of a plan. The factors of its products are rounded to
+/// bfloat16.
 std::unique_ptr<Layer<float>> make_rounded_layer(const LayerPlan& plan);
 
-/// A dropout that has some rows of every image, and drops there what one of whole images drops.
+/// Makes a dropout for some rows of every image. It drops the same values of these rows as a
+/// dropout of whole images would.
 template <class T>
 std::unique_ptr<Layer<T>> make_dropout_of_rows(const LayerPlan& plan, const Range& rows);
 

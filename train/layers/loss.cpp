@@ -52,7 +52,7 @@ LossSum hinge_loss(std::span<const T> outputs, std::span<const std::int32_t> lab
     const bool is_correct = row[label] > row[other] || (row[label] == row[other] && label <= other);
     sum.correct += is_correct ? 1 : 0;
     const T missing = 1 + row[other] - row[label];
-    // Written so that NaN is not taken for a loss of 0.
+    // Written so that NaN does not count as a loss of 0.
     if (other == label || missing <= 0) continue;
     sum.loss += static_cast<double>(missing);
     if (d_outputs.empty()) continue;

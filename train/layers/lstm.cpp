@@ -13,7 +13,7 @@ namespace {
 ///   z[t] = x[t] Wx^T + h[t-1] Wh^T + b              (B, 4H): the sums of the gates i, f, g, o
 ///   c[t] = s(f) c[t-1] + s(i) tanh(g)               (B, H)
 ///   y[t] = h[t] = s(o) tanh(c[t])                   (B, H)
-/// Inputs of all positions are multiplied at once. States have to wait for one another.
+/// The products x Wx^T of all positions are computed at once, and then the states in order.
 template <class T>
 class Lstm final : public Layer<T> {
  public:
@@ -96,7 +96,7 @@ class Lstm final : public Layer<T> {
 
  private:
   std::size_t gates() const { return 4 * units_; }
-  /// Offset of the weights of the state.
+  /// Offset of the weights that act on the state.
   std::size_t state_gates() const { return plan_.weight + gates() * width_; }
   const T* cell_before(std::size_t row) const {
     return row % positions_ == 0 ? nothing_.data() : cells_.data() + (row - 1) * units_;
@@ -108,13 +108,15 @@ class Lstm final : public Layer<T> {
   std::size_t units_;
   std::vector<T> z_;           ///< The values of the gates at every position.
   std::vector<T> cells_;       ///< c at every position.
-  std::vector<T> from_state_;  ///< The part of z at one position that comes from the state.
-  std::vector<T> nothing_;     ///< The state before the first position.
+  std::vector<T> from_state_;  ///< The state's contribution to z at one position.
+  std::vector<T> nothing_;     ///< The state before the first position: zeros.
   std::vector<T> states_before_;
   std::vector<T> d_z_;
   std::vector<T> d_h_;
-  std::vector<T> d_cells_;   ///< Gradient of c at the position before, by way of later ones.
-  std::vector<T> d_states_;  ///< Gradient of h at the position before, by way of later ones.
+  std::vector<T> d_cells_;   ///< Gradient of c at the previous position that comes from later
+                             ///< positions.
+  std::vector<T> d_states_;  ///< Gradient of h at the previous position that comes from later
+                             ///< positions.
 };
 
 }  // namespace

@@ -10,43 +10,43 @@
 
 namespace gv {
 
-/// Forward and backward pass through a whole model or a slice of it, for the batch size it was made
-/// for. Holds activations and scratch space, never parameters. A network serves one batch at a
-/// time. One thread may use several networks of the same plan in turn; they do not disturb each
-/// other. T is float or double.
+/// Forward and backward pass through a whole model or a slice of it, for one batch size. Holds
+/// activations and scratch space, never parameters. A network serves one batch at a time. One
+/// thread may alternate between several networks of the same plan; they do not affect each other. T
+/// is float or double.
 ///
-/// After forward() call either backward(), or backward_input() and optionally backward_weight()
-/// later. Both ways give the same bits, and both need the parameter values that forward() saw.
+/// After forward(), call either backward(), or backward_input() and optionally backward_weight()
+/// later. Both ways give the same bits, and both need the parameter values that forward() used.
 template <class T>
 class Network {
  public:
   virtual ~Network() = default;
 
-  /// `inputs` is (batch, C, H, W) and must stay valid until backward is over. The result is (batch,
-  /// outputs) and stays valid until the next call.
+  /// `inputs` is (batch, C, H, W) and must stay valid until the backward pass is over. The result
+  /// is (batch, outputs) and stays valid until the next call.
   virtual std::span<const T> forward(std::span<const T> parameters, std::span<const T> inputs,
                                      bool training, Rng& rng) = 0;
 
-  /// For these weights, gradients will from now on hold the two factors of dW = dy^T x instead of
-  /// dW: dy (rows, outputs) followed by x (rows, inputs), with the rows of the whole batch. They
+  /// From now on, the gradient of these weights holds the two factors of dW = dy^T x instead of dW:
+  /// dy (rows, outputs) followed by x (rows, inputs), with the rows of the whole batch. The factors
   /// must fit in the place of the weights; the rest of that place is not written. `weights` are the
   /// offsets of DenseWeights, ascending.
   virtual void give_factors(std::span<const std::size_t> weights) = 0;
 
   /// Overwrites `gradient` (one flat vector), given the gradient of the outputs. Calls `ready`, if
-  /// given, with each layer's part when it is done. With `want_d_inputs` it returns the gradient of
-  /// the inputs (batch, C, H, W), valid until the next call; otherwise an empty span.
+  /// given, for each layer's part as soon as that part is final. With `want_d_inputs`, returns the
+  /// gradient of the inputs (batch, C, H, W), valid until the next call; otherwise an empty span.
   virtual std::span<const T> backward(std::span<const T> parameters, std::span<const T> d_outputs,
                                       std::span<T> gradient, const ReadyRange& ready = {},
                                       bool want_d_inputs = false) = 0;
 
-  /// The first half of backward(): computes the gradient of the inputs, if wanted, and what the
-  /// gradient of each layer's weights needs. `d_outputs` is not needed after the call; the result
-  /// stays valid until the next forward().
+  /// The first half of backward(). Computes the gradient of the inputs, if wanted, and prepares the
+  /// gradient of each layer's weights. `d_outputs` is not needed after the call; the result stays
+  /// valid until the next forward().
   virtual std::span<const T> backward_input(std::span<const T> parameters,
                                             std::span<const T> d_outputs, bool want_d_inputs) = 0;
 
-  /// The second half of backward(): overwrites `gradient` and calls `ready` for each layer.
+  /// The second half of backward(). Overwrites `gradient` and calls `ready` for each layer's part.
   virtual void backward_weight(std::span<const T> parameters, std::span<T> gradient,
                                const ReadyRange& ready = {}) = 0;
 };
@@ -68,9 +68,9 @@ const OnednnAbilities& onednn_abilities();
 /// layers for the rest. Null in a build without oneDNN.
 std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch);
 
-/// The network with which models are trained and evaluated: oneDNN's, or a plain one in a build
-/// without it. The other functions ignore the plan's `weights`; here they are ternary if it says
-/// so.
+/// Makes the network with which models are trained and evaluated: oneDNN's, or a plain one in a
+/// build without oneDNN. Only this function obeys the plan's `weights`, which may demand a ternary
+/// network.
 std::unique_ptr<Network<float>> make_network(const ModelPlan& plan, std::size_t batch);
 
 }  // namespace gv

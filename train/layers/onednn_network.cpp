@@ -1,6 +1,6 @@
-// A network that uses oneDNN for dense layers, convolutions and pools. Between them activations
-// stay in oneDNN's blocked layouts; they are converted to plain memory order only for our own
-// layers.
+// A network that uses oneDNN for dense layers, convolutions and pools. Between these layers,
+// activations stay in oneDNN's blocked layouts; they are converted to plain memory order only for
+// our own layers.
 #include <omp.h>
 
 #include <algorithm>
@@ -47,8 +47,8 @@ class PlainStep final : public OnednnStep {
   Activations& out_;
 };
 
-/// Precedes the layers inside a residual layer. In backward it adds the gradient through the
-/// shortcut to the gradient of their input.
+/// A step before the layers inside a residual layer. In the backward pass, it adds the gradient
+/// through the shortcut to the gradient of these layers' input.
 class ForkStep final : public OnednnStep {
  public:
   ForkStep(const OnednnContext& context, Activations& in)
@@ -67,8 +67,8 @@ class ForkStep final : public OnednnStep {
   std::vector<float> beside_;
 };
 
-/// Follows the layers inside a residual layer. Adds their input, or a projection of it, to their
-/// output. Projections are small beside those layers, so they run on plain memory.
+/// A step after the layers inside a residual layer. It adds these layers' input, or a projection of
+/// it, to their output. A projection is cheap compared with the layers, so it runs on plain memory.
 class JoinStep final : public OnednnStep {
  public:
   JoinStep(const OnednnContext& context, const LayerPlan& plan, Activations& in,
@@ -105,7 +105,7 @@ class JoinStep final : public OnednnStep {
   ForkStep& fork_;
 };
 
-/// Gives a concat's input to one of its layers. In backward the last layer comes first and
+/// Gives a concat's input to one of its layers. In the backward pass the last layer comes first and
 /// overwrites the gradient of the input; the others add to it.
 class BranchStep final : public OnednnStep {
  public:
@@ -146,7 +146,8 @@ class ConcatStep final : public OnednnStep {
   }
 
  private:
-  /// Calls visit(place in the whole, the piece, size) for each sample of each layer's output.
+  /// Calls visit(the piece's place in the joined outputs, the piece, its size) for each sample and
+  /// layer.
   template <class Visit>
   void each_piece(float* (*of)(const Activations&), Visit visit) {
     const std::size_t size = elements(shape_of(out_));
@@ -165,7 +166,7 @@ class ConcatStep final : public OnednnStep {
   Activations& out_;
 };
 
-/// True for a dense layer or a convolution that oneDNN computes here.
+/// True for a dense layer or a convolution that oneDNN computes in this network.
 bool is_carried(const LayerPlan& layer) {
   const ConvolutionMethod method = layer.spec.convolution;
   return layer.spec.kind == LayerKind::dense ||
@@ -303,7 +304,7 @@ class OnednnNetwork final : public Network<float> {
     Activations& inside = *tensors_.back();
     Activations& out = append_plain(layer.out);
     steps_.push_back(std::make_unique<JoinStep>(*context_, layer, in, inside, out, forked));
-    // The shortcut's parameters are the last of the layer.
+    // The shortcut's parameters come last in the layer.
     begins_.resize(steps_.size(),
                    layer.shortcut.empty() ? layer.end : layer.shortcut.front().begin);
   }
@@ -351,7 +352,7 @@ class OnednnNetwork final : public Network<float> {
     if (!chooses_layout) make_plain();
     Activations& in = *tensors_.back();
     if (kind == LayerKind::flatten && tensors_.size() > 1) {
-      // Only the shape changes, because all later layers accept plain memory of any shape.
+      // Only the shape changes here, since all later layers accept plain memory of any shape.
       append(make_reshaped_activations(*context_, in, layer.out));
       return;
     }
@@ -376,7 +377,7 @@ class OnednnNetwork final : public Network<float> {
   std::vector<OnednnStepPtr> steps_;
   std::vector<std::size_t> begins_;  ///< Where each step's parameters begin in the flat vector.
   bool trained_ = false;             ///< True if a layer added so far has parameters.
-  std::size_t first_trained_ = 0;    ///< The steps before this one have no parameters.
+  std::size_t first_trained_ = 0;    ///< Index of the first step that has parameters.
   bool gate_in_pool_ = false;        ///< True if the next pool also does the ReLU's backward pass.
 };
 

@@ -29,7 +29,7 @@ bool has_winograd() {
   }
 }
 
-/// Values of cpu_isa are sets of bits.
+/// True if the processor has instructions for bfloat16. Values of cpu_isa are sets of bits.
 bool has_bf16() {
   constexpr int needed = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & needed) == needed;
@@ -43,7 +43,8 @@ const OnednnAbilities& onednn_abilities() {
   return abilities;
 }
 
-/// oneDNN's kernels for one channel of bfloat16 are slower than those of float.
+/// Chooses who rounds a layer's factors. We round for convolutions with one input channel, because
+/// oneDNN's kernels for them are slower in bfloat16 than in float.
 Rounding rounding_of(const LayerPlan& plan) {
   if (plan.precision != Precision::bf16) return Rounding::none;
   const bool is_slow = plan.spec.kind == LayerKind::conv2d && plan.in[0] == 1;

@@ -39,7 +39,7 @@ struct OnednnContext {
     return {{dim(batch), dim(shape[0]), dim(shape[1]), dim(shape[2])}, f32, tag::nchw};
   }
   memory make(const memory::desc& desc) const { return {desc, engine}; }
-  /// A view of memory that belongs to the caller. It is set before each use.
+  /// A view without data. It is pointed at memory of the caller before each use.
   memory view(const memory::desc& desc) const { return {desc, engine, nullptr}; }
 
   /// Scratch space that all operations share, one after another. oneDNN's default scratch space
@@ -69,7 +69,7 @@ class Operation {
         scratch_(context.view(description.scratchpad_desc())),
         arguments_(std::move(arguments)) {
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
-    // Needs slightly more memory, because the start is aligned to a cache line.
+    // Needs slightly more memory than described, because the start is aligned to a cache line.
     const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
     if (context.scratch.size() < needed) context.scratch.resize(needed);
   }
@@ -106,7 +106,7 @@ Operation reorder(OnednnContext& context, const memory& from, const memory& to) 
 
 float* floats(const memory& memory) { return static_cast<float*>(memory.get_data_handle()); }
 
-/// Backward pass of a ReLU that was fused into the step before, in any layout.
+/// Does the backward pass of the ReLU that was fused into a step. Works in any layout.
 void gate_by_relu(const Activations& out) {
   relu_backward(floats(out.values), floats(out.gradient),
                 out.values.get_desc().get_size() / sizeof(float));
@@ -143,8 +143,8 @@ memory::data_type type_of(Rounding how) {
   return how == Rounding::by_onednn ? memory::data_type::bf16 : f32;
 }
 
-/// A memory in the layout and type that an operation wants, converted from or to the one that
-/// exists, and with `rounds` rounded to bfloat16 on the way in.
+/// An operand in the layout and type that an operation wants, converted from or to existing memory.
+/// With `rounds`, values are rounded to bfloat16 on the way in.
 class Converted {
  public:
   Converted() = default;
@@ -182,8 +182,8 @@ class Converted {
 };
 
 /// Dense layers work on plain memory and use the flat vectors directly: at training batch sizes,
-/// packing the weights costs more than it saves. Factors that are rounded to bfloat16 are copied,
-/// so the weights are packed on the way.
+/// packing the weights costs more than it saves. Factors that are rounded to bfloat16 are copied
+/// anyway, so the weights are then packed on the way.
 class DenseStep final : public OnednnStep {
  public:
   DenseStep(OnednnContext& context, const LayerPlan& plan, bool relu, Activations& in,
@@ -235,7 +235,7 @@ class DenseStep final : public OnednnStep {
   }
 
   void forward(const float* parameters, bool, Rng&) override {
-    // The first tensor's memory belongs to the caller and differs between calls.
+    // The memory of the network's first tensor belongs to the caller and differs between calls.
     x_.point_to(floats(in_.values));
     x_.enter();
     w_.point_to(parameters + plan_.weight);
@@ -286,8 +286,8 @@ class DenseStep final : public OnednnStep {
   memory b_, dw_, db_;
 };
 
-/// Uses Winograd's algorithm if `winograd` is set and this processor supports it, else the direct
-/// one.
+/// Calls `describe` with Winograd's algorithm if `winograd` is set and this processor supports it;
+/// otherwise with the direct algorithm.
 template <class Describe>
 auto by(bool winograd, Describe describe) {
   if (winograd) {
@@ -315,7 +315,7 @@ struct ConvolutionSizes {
         type(type_of(rounding_of(plan))),
         winograd(plan.spec.convolution == ConvolutionMethod::winograd) {}
 
-  /// The memories that a product reads and writes, in the layout that suits it.
+  /// Describe the results and the factors of products, by default in the layouts that suit oneDNN.
   static memory::desc result(const memory::dims& dims) { return {dims, f32, tag::any}; }
   memory::desc factor(const memory::dims& dims, tag layout = tag::any) const {
     return {dims, type, layout};
@@ -394,7 +394,7 @@ class ConvolutionStep final : public OnednnStep {
           fused(relu), context.engine);
     });
     out_.values = context.make(forward_desc.dst_desc());
-    // After pooling the values are no longer needed, so the gradient uses the same memory.
+    // After pooling, the values are no longer needed, so the gradient reuses their memory.
     out_.gradient = pooled ? out_.values : context.make(forward_desc.dst_desc());
     x_ = Converted(context, in_.values, forward_desc.src_desc(), rounds_);
     w_ = Converted(context, context.view(sizes.flat_kernel), forward_desc.weights_desc(), rounds_);
@@ -419,9 +419,8 @@ class ConvolutionStep final : public OnednnStep {
       });
     };
     auto weights_desc = describe_weights(tag::any);
-    // A few channels do not fill blocks of 16 or 8. With channels last nothing is padded.
-    // Processors without a kernel for that would use oneDNN's reference code, which is never
-    // faster.
+    // A few channels do not fill blocks of 16 or 8. With channels last, nothing is padded. Some
+    // processors have only oneDNN's reference code for that, which is never faster than blocks.
     if (plan_.in[0] > 1 && plan_.in[0] < 16) {
       auto last = describe_weights(tag::nhwc);
       if (!std::string_view(last.impl_info_str()).starts_with("ref"))

@@ -10,8 +10,8 @@
 
 namespace gv {
 
-/// How the factors of a dense layer's or a convolution's products are rounded to bfloat16: not at
-/// all, by oneDNN (whose products then read that type), or by us.
+/// How the factors in a dense layer's or a convolution's products are rounded to bfloat16: not at
+/// all, by oneDNN (whose products then read bfloat16), or by us.
 enum class Rounding { none, by_onednn, by_us };
 Rounding rounding_of(const LayerPlan& plan);
 
@@ -19,7 +19,7 @@ Rounding rounding_of(const LayerPlan& plan);
 struct OnednnContext;
 std::shared_ptr<OnednnContext> make_onednn_context(std::size_t batch);
 std::size_t batch_of(const OnednnContext& context);
-/// Requests the factors of these weights' gradients, see Network::give_factors().
+/// Makes the gradients of these weights consist of their factors, see Network::give_factors().
 void give_factors(OnednnContext& context, std::span<const std::size_t> weights);
 /// Waits until all operations that have begun are done.
 void wait_for(OnednnContext& context);
@@ -49,8 +49,8 @@ class OnednnStep {
  public:
   virtual ~OnednnStep() = default;
   virtual void forward(const float* parameters, bool training, Rng& rng) = 0;
-  /// Turns the output's gradient into what the weights' gradient needs and, if `wanted`, computes
-  /// the input's gradient from it.
+  /// Prepares the weights' gradient from the output's gradient and, if `wanted`, also computes the
+  /// input's gradient.
   virtual void backward_input(const float* parameters, bool wanted) = 0;
   virtual void backward_weight(const float* /*parameters*/, float* /*gradient*/) {}
 };
@@ -59,17 +59,18 @@ using OnednnStepPtr = std::unique_ptr<OnednnStep>;
 /// A step that converts activations to another memory layout, and their gradient back.
 OnednnStepPtr make_reorder_step(OnednnContext& context, Activations& in, Activations& out);
 
-/// A dense layer between plain memories. With `relu` it includes the ReLU that follows.
+/// A dense layer between plain memories. With `relu`, the step includes the ReLU that follows.
 OnednnStepPtr make_dense_step(OnednnContext& context, const LayerPlan& plan, bool relu,
                               Activations& in, Activations& out);
 
-/// A convolution. With `pooled` the next step is a pool, which also does the ReLU's backward pass.
+/// A convolution. With `pooled`, the next step is a pool, which also does the backward pass of the
+/// ReLU.
 OnednnStepPtr make_convolution_step(OnednnContext& context, const LayerPlan& plan, bool relu,
                                     bool pooled, Activations& in, Activations& out);
 
-/// A pool. With `gates`, `in` is the output of a ReLU whose backward pass is done here: the maximum
-/// of a window passed the ReLU exactly if the pooled value is positive, and there are fewer pooled
-/// values.
+/// A pool. With `gates`, `in` is the output of a ReLU whose backward pass this step does. A
+/// window's maximum has passed the ReLU exactly if the pooled value is positive, and there are
+/// fewer pooled values to check.
 OnednnStepPtr make_pool_step(OnednnContext& context, const LayerPlan& plan, bool gates,
                              Activations& in, Activations& out);
 

@@ -1,4 +1,4 @@
-// A network that runs layer after layer in plain memory order.
+// A network that runs one layer after the other in plain memory order.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -102,13 +102,13 @@ class PlainNetwork final : public Network<T> {
   }
 
   std::size_t batch_;
-  std::size_t first_trained_ = 0;  ///< The layers before this one have no parameters.
+  std::size_t first_trained_ = 0;  ///< Index of the first layer that has parameters.
   std::vector<std::unique_ptr<Layer<T>>> layers_;
   std::vector<std::size_t> begins_;  ///< Where each layer's parameters begin in the flat vector.
   std::vector<std::optional<std::size_t>> weights_;  ///< Where each dense layer's weights begin.
   std::vector<bool> gives_factors_;
   std::vector<std::vector<T>> outputs_;
-  /// Gradients of each layer's inputs; the last is that of the outputs.
+  /// The gradient of each layer's inputs. The last element is the gradient of the outputs.
   std::vector<std::vector<T>> gradients_;
   std::span<const T> inputs_;
 };

@@ -14,10 +14,10 @@
 namespace gv {
 namespace {
 
-/// A tensor with more elements is a mistake in the config, not a model for this program.
+/// A tensor with more elements than this counts as a mistake in the config.
 constexpr std::size_t elements_max = std::size_t{1} << 31;
 
-/// Ids are sent as floats, which hold whole numbers exactly up to this one.
+/// Ids are sent as floats, which hold all whole numbers up to this one exactly.
 constexpr std::size_t vocabulary_max = std::size_t{1} << 24;
 
 std::string_view stem(LayerKind kind) {
@@ -43,10 +43,11 @@ std::string_view stem(LayerKind kind) {
   }
 }
 
-/// The place of a model's first layer.
+/// The name of a model's first layer in problems.
 constexpr std::string_view first_place = "layers[0]";
 
-/// Output size of a window that slides over `size` + 2 * padding; 0 if it does not fit.
+/// Number of positions of a window that slides over `size` + 2 * padding values; 0 if the window
+/// does not fit.
 std::size_t slide(std::size_t size, std::size_t kernel, std::size_t stride, std::size_t padding) {
   const std::size_t padded = size + 2 * padding;
   return kernel == 0 || stride == 0 || kernel > padded ? 0 : (padded - kernel) / stride + 1;
@@ -56,7 +57,7 @@ std::string text(const SampleShape& shape) {
   return std::to_string(shape[0]) + "x" + std::to_string(shape[1]) + "x" + std::to_string(shape[2]);
 }
 
-/// Resolves layer after layer, including layers inside others.
+/// Resolves the layers of a model in order, including layers inside others.
 class Planner {
  public:
   Planner(ModelPlan& plan, Precision precision, Problems& problems)
@@ -113,7 +114,7 @@ class Planner {
     return name + std::to_string(++numbers_[name]);
   }
 
-  /// Adds two tensors: weights, then biases.
+  /// Adds two tensors to the layout: weights, then biases.
   void add(LayerPlan& layer, const std::string& first, std::vector<std::size_t> dimensions,
            std::size_t biases, const std::string& second = ".bias") {
     const std::string name = new_name(layer.spec.kind);
@@ -275,7 +276,7 @@ class Planner {
 
   bool resolve_embedding(LayerPlan& layer) {
     const LayerSpec& own = layer.spec;
-    // The ids of a sample are the model's inputs, and have no gradient.
+    // Ids must be the model's inputs, because an embedding gives its inputs no gradient.
     if (place_ != first_place) {
       return refuse("an embedding takes ids, and other layers give none",
                     "use it as the first layer of the model, and not inside another");
@@ -412,7 +413,7 @@ void append_statistics(const LayerPlan& layer, std::vector<Range>& into) {
   for (const LayerPlan& beside : layer.shortcut) append_statistics(beside, into);
 }
 
-/// The layer, including those inside it, with offsets counted from `begin`.
+/// A copy of the layer, including those inside it, with offsets counted from `begin`.
 LayerPlan shifted(LayerPlan layer, std::size_t begin) {
   for (std::size_t* offset : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
     *offset -= begin;

@@ -21,21 +21,21 @@ struct LayerPlan {
   LayerSpec spec;
   SampleShape in{};   ///< (C, H, W)
   SampleShape out{};  ///< (C, H, W)
-  /// The layer's tensors are [begin, end) of the flat vector, in the order of the layers. A layer
-  /// without parameters has begin = end.
+  /// The layer's tensors are [begin, end) of the flat vector. A layer without parameters has begin
+  /// = end.
   std::size_t begin = 0;
   std::size_t end = 0;
   /// Offset of the weights: dense (out, in), conv2d (out, in, k, k), gains, embedding (tokens,
   /// width), attention (3 width, width), lstm (4 units, width), sums of clusters (units, in). A
-  /// tied layer has the embedding's.
+  /// tied layer has the offset of the embedding's table.
   std::size_t weight = 0;
   /// Offset of the biases (units, or one for each gain). For an embedding: of its positions
   /// (positions, width). For clusters: of their counts (units). For an lstm: of the biases of its
-  /// gates (4 units), before which its weights of the state (4 units, units) lie. For a batch norm:
-  /// also of the means and the mean squares that follow them.
+  /// gates (4 units); the weights that act on its state (4 units, units) come before them. For a
+  /// batch norm: also of the means and the mean squares that follow the biases.
   std::size_t bias = 0;
-  Precision precision = Precision::float32;  ///< dense, conv2d.
-  /// dense, layer_norm: number of rows in a sample, each an input of its own.
+  Precision precision = Precision::float32;  ///< Only for dense and conv2d.
+  /// dense, layer_norm: number of rows in a sample. Each row is a separate input.
   std::size_t rows = 1;
   /// dense: true if it is the model's last layer, and only a cross-entropy reads its outputs.
   bool gives_logits = false;
@@ -43,7 +43,8 @@ struct LayerPlan {
   /// pass and overwrites the gradient; the embedding then adds to it.
   bool is_shared = false;
   std::vector<LayerPlan> layers;  ///< residual, stack, concat: the layers inside it.
-  /// residual: the layers of the shortcut, whose tensors come after theirs. Empty: adds the input.
+  /// residual: the layers of the shortcut, whose tensors come after those of `layers`. If empty,
+  /// the shortcut adds the input itself.
   std::vector<LayerPlan> shortcut;
 
   bool has_parameters() const { return end > begin; }
@@ -64,7 +65,7 @@ struct ModelPlan {
   Layout layout;
   SampleShape in{};
   std::size_t outputs = 0;
-  WeightValues weights = WeightValues::floats;  ///< Groups are refused others.
+  WeightValues weights = WeightValues::floats;  ///< Groups accept only floats.
   /// Offsets of the weights whose output a residual layer adds to its input.
   std::vector<std::size_t> residual_weights;
 };
@@ -78,9 +79,9 @@ ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& 
 bool may_cut(const ModelPlan& plan, std::size_t at);
 
 /// The running statistics of batch norms in the flat vector, ascending. They are not trained
-/// parameters: in place of their gradient the layer writes their difference from the batch's
-/// statistics, and the optimiser subtracts a tenth of it. So means over micro-batches, gradients or
-/// models of several peers pool their statistics.
+/// parameters: in place of their gradient, the layer writes their difference from the batch's
+/// statistics, and the optimiser subtracts a tenth of it. So the statistics are averaged wherever
+/// gradients are averaged over micro-batches, or gradients or models over several peers.
 std::vector<Range> statistics_of(const ModelPlan& plan);
 
 /// The layers [first, last) as a separate plan: one stage of a pipeline. Its flat vector begins at

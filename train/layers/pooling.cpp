@@ -55,20 +55,20 @@ class Pool final : public Layer<T> {
 
   /// The part of a window that is not padding.
   struct Window {
-    std::size_t corner = 0;  ///< Input index of its first element.
+    std::size_t corner = 0;  ///< Input index of the window's first element.
     std::size_t rows = 0;
     std::size_t columns = 0;
   };
 
-  /// The beginning and end of an output's window in an input of `size` rows or columns.
+  /// The rows or columns of an output's window that lie inside an input with `size` of them.
   Range span_of(std::size_t output, std::size_t size) const {
     const std::size_t padding = plan_.spec.padding;
-    const std::size_t begin = output * plan_.spec.stride;  // Counted from the first padding.
+    const std::size_t begin = output * plan_.spec.stride;  // Counted from the start of the padding.
     return {std::max(begin, padding) - padding,
             std::min(begin + plan_.spec.kernel, size + padding) - padding};
   }
 
-  /// Calls visit(output index, window).
+  /// Calls visit(output index, window) for every output of the batch.
   template <class Visit>
   void each_window(std::size_t batch, Visit visit) const {
     std::size_t place = 0;

@@ -18,9 +18,9 @@ struct ProductSize {
   std::size_t rows = 0, columns = 0, inner = 0;
 };
 
-/// Overwrites `c`, whose rows are `stride` elements apart, with `scale` times A B, or adds to it if
-/// `adds`. In float it uses oneDNN on one thread if available, else Eigen. Signals must be blocked
-/// during the call (ComputeScope). T is float or double.
+/// Overwrites `c`, whose rows are `stride` elements apart, with `scale` times A B or, if `adds`,
+/// adds this product to it. In float, uses oneDNN on one thread if it is available, else Eigen.
+/// Signals must be blocked during the call (ComputeScope). T is float or double.
 template <class T>
 void multiply(const ProductSize& size, const Factor<T>& a, const Factor<T>& b, T* c,
               std::size_t stride, T scale = 1, bool adds = false);

@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// The layer inside has a vector of its own: weights, then biases.
+/// The plan for the layer inside. The layer's own vector holds its weights and then its biases.
 LayerPlan alone(LayerPlan plan, std::size_t weights) {
   plan.precision = Precision::float32;
   plan.begin = 0;

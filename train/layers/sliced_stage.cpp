@@ -30,7 +30,7 @@ std::vector<Range> joined(std::vector<Range> ranges) {
   return joined;
 }
 
-/// The layout of the values that are held, from the layout of the stage.
+/// The layout of the held values, made from the layout of the stage.
 Layout layout_of(const Layout& whole, const HeldParameters& held) {
   Layout layout;
   for (const TensorSlot& slot : whole.slots()) {

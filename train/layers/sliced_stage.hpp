@@ -13,20 +13,20 @@ namespace gv {
 
 /// Parameters that are adjacent both in the peer's vector and in a part of the stage.
 struct HeldRun {
-  std::size_t held = 0;  ///< Where they begin in the peer's vector.
-  std::size_t part = 0;  ///< Where they begin in the part.
+  std::size_t held = 0;  ///< Where the run begins in the peer's vector.
+  std::size_t part = 0;  ///< Where the run begins in the part.
   std::size_t size = 0;
 };
 
-/// The parameters of a stage that a peer holds: those that all carriers have, and some slices. This
-/// is the stage's flat vector without the other slices, so a layer's tensors keep their order, but
+/// The parameters of a stage that a peer holds: those that all carriers have, and some slices. They
+/// are the stage's flat vector without the other slices, so a layer's tensors keep their order, but
 /// have fewer rows or columns.
 struct HeldParameters {
   Range slices;
   std::vector<Range> ranges;  ///< Ranges of the stage's vector, ascending, not adjacent.
   Layout layout;  ///< Tensors in their held form. A tensor without held parameters is left out.
   std::vector<HeldRun> common;
-  std::vector<std::vector<HeldRun>> own;  ///< Runs by slice, from the first held one.
+  std::vector<std::vector<HeldRun>> own;  ///< Runs by slice, beginning with the first held slice.
 
   /// Number of held parameters that come before this place in the stage's vector.
   std::size_t held_before(std::size_t place) const;
@@ -43,7 +43,8 @@ struct HeldParameters {
     return values;
   }
 
-  /// Calls `use` with each run of the slices, and its place among all of them.
+  /// Calls `use` with each run of the held slices. In these runs, `part` is a place among the
+  /// parameters of all held slices.
   template <class Use>
   void for_each_sliced(const Use& use) const {
     std::size_t begin = 0;
@@ -56,11 +57,11 @@ struct HeldParameters {
 
  private:
   friend class SlicedStage;
-  std::vector<std::size_t> before_;  ///< Held parameters before each range.
+  std::vector<std::size_t> before_;  ///< Number of held parameters before each range.
 };
 
 /// Calls `use` for all parameters that are held both before and now, with their old place, new
-/// place and number.
+/// place and count.
 template <class Use>
 void for_each_kept(const HeldParameters& before, const HeldParameters& now, const Use& use) {
   const auto keep = [&](const std::vector<HeldRun>& from, const std::vector<HeldRun>& to) {
@@ -74,10 +75,10 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
 }
 
 /// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
-/// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has one.
-/// The rows of images are divided in the same way, but all carriers have the weights of layers that
-/// are shared by rows. Everything outside slices is common to all carriers. The parameters of a
-/// part keep the order of the stage's vector.
+/// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has a
+/// grain. The rows of images are divided in the same way, but all carriers have the weights of
+/// layers that are shared by rows. Everything outside slices is common to all carriers. The
+/// parameters of a part keep the order of the stage's vector.
 class SlicedStage {
  public:
   /// A stage without a layer to share has no slices, and all of it is common.
@@ -89,7 +90,8 @@ class SlicedStage {
   std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
   /// The ranges of a slice in the stage's vector, ascending.
   const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
-  /// The grains of a unit in these slices, or rows of images with `grains` rows.
+  /// The grains that these slices have of a unit with `grains` grains, or the rows that they have
+  /// of an image with `grains` rows.
   Range grains_of(std::size_t grains, const Range& slices) const;
 
   HeldParameters held(const Range& slices) const;
@@ -99,7 +101,7 @@ class SlicedStage {
 
   ModelPlan plan_;
   std::vector<Range> common_;
-  std::vector<std::vector<Range>> parts_;  ///< By slice: the ranges of its parameters.
+  std::vector<std::vector<Range>> parts_;  ///< The ranges of the parameters of each slice.
 };
 
 }  // namespace gv

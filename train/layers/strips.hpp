@@ -16,8 +16,8 @@ inline Range common_rows(const Range& a, const Range& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-/// Calls use(offset in `a`, offset in `b`) for `rows` of each plane, where the planes of `a` have
-/// the rows `in_a` and those of `b` the rows `in_b`.
+/// Calls use(offset in array `a`, offset in array `b`) for each row of `rows` in each plane. The
+/// planes of `a` have the rows `in_a`, and the planes of `b` have the rows `in_b`.
 template <class Use>
 void each_row(const Range& in_a, const Range& in_b, const Range& rows, std::size_t planes,
               std::size_t width, const Use& use) {
@@ -29,8 +29,8 @@ void each_row(const Range& in_a, const Range& in_b, const Range& rows, std::size
   }
 }
 
-/// Copies the rows that both have, from an array (planes, from_rows, width) to one (planes,
-/// to_rows, width).
+/// Copies the rows that both arrays have, from an array (planes, from_rows, width) to an array
+/// (planes, to_rows, width).
 template <class T>
 void copy_rows(const T* from, const Range& from_rows, T* to, const Range& to_rows,
                std::size_t planes, std::size_t width) {
@@ -38,11 +38,12 @@ void copy_rows(const T* from, const Range& from_rows, T* to, const Range& to_row
            [&](std::size_t a, std::size_t b) { std::copy_n(from + a, width, to + b); });
 }
 
-/// The rows that a member reads beyond its own strip, as sums over all members: an array (planes,
-/// rows, width) for each cut between two strips, one after the other. Forward the owner of a row
-/// gives it, and everybody else nothing. Backward each reader of a row gives its gradient, and the
-/// owner adds up what it takes. Where strips are shorter than the edges, edges of several cuts have
-/// the same rows; such a row is given to all of them forward and to the first one backward.
+/// Exchanges the rows that members read beyond their own strips, as a sum over all members. The sum
+/// has an array (planes, rows, width) for each cut between two strips, one after the other. In the
+/// forward pass, the owner of a row gives the row, and the other members give nothing. In the
+/// backward pass, each reader of a row gives its gradient, and the owner adds up these gradients.
+/// Where strips are shorter than the edges, edges of several cuts have the same rows. Such a row is
+/// given to all of these edges in the forward pass, and only to the first one in the backward pass.
 class StripEdges {
  public:
   /// Images have `channels` planes of rows of `width` values. The member owns the rows `own` and
@@ -50,20 +51,21 @@ class StripEdges {
   StripEdges(std::size_t channels, std::size_t width, Range own, Range reads,
              std::vector<Range> edges);
 
-  /// The length of the sum. It is never 0.
+  /// The number of floats in the sum, which is never 0.
   std::size_t floats(std::size_t batch) const;
 
-  /// Writes to the summand (zeros) what we give forward. `own` is our strip.
+  /// Writes our summand of the forward pass to `summand`, which must hold zeros. `own` is our
+  /// strip.
   template <class T>
   void give(const T* own, T* summand, std::size_t batch) const;
-  /// Writes the rows that we read, from our strip and the sum.
+  /// Writes the rows that we read to `read`, from our strip and the sum.
   template <class T>
   void take(const T* own, const T* sum, T* read, std::size_t batch) const;
-  /// Writes to the summand (zeros) what we give backward. `d_read` is the gradient of the rows that
-  /// we read.
+  /// Writes our summand of the backward pass to `summand`, which must hold zeros. `d_read` is the
+  /// gradient of the rows that we read.
   template <class T>
   void give_back(const T* d_read, T* summand, std::size_t batch) const;
-  /// Writes the gradient of our strip.
+  /// Writes the gradient of our strip to `d_own`.
   template <class T>
   void take_back(const T* d_read, const T* sum, T* d_own, std::size_t batch) const;
 
@@ -71,7 +73,8 @@ class StripEdges {
   /// Calls use(edge, its offset in the sum) for every cut.
   template <class Use>
   void each_edge(std::size_t batch, const Use& use) const;
-  /// The rows beyond our own that we read, and that are in this edge and in none before.
+  /// The rows of this edge that we read and do not own, except rows that are also in an earlier
+  /// edge.
   std::vector<Range> first_here(std::size_t edge) const;
 
   std::size_t channels_;

@@ -1,14 +1,14 @@
-// Makes subnormal numbers zero.
+// Makes subnormal numbers count as zero.
 #pragma once
 
 namespace gv {
 
-/// On x86, subnormal numbers count as 0 on this thread during its lifetime, as operands and as
-/// results, because they take the processor dozens of times as long as others. In float these are
-/// numbers below 2^-126. A model that is sure of its answers has many of them: the gradients of
-/// the loss for the other answers, and all gradients that follow. No effect on other processors. So
-/// whatever must have the same bits on all machines, such as decode_fp16(), may not be computed
-/// meanwhile.
+/// While this object exists, subnormal numbers count as 0 on its thread, as operands and as
+/// results. An x86 processor takes dozens of times as long for them as for other numbers. In float,
+/// these are numbers of magnitude below 2^-126. A model that is sure of its answers has many of
+/// them: the gradients of the loss for the other answers, and all gradients computed from these.
+/// Other processors are not affected. So anything that must have the same bits on all machines,
+/// such as decode_fp16(), must not be computed meanwhile.
 class SubnormalsFlushed {
  public:
 #ifdef __SSE__

@@ -19,7 +19,8 @@ namespace {
 /// The threshold as a multiple of the mean magnitude (Li 2016).
 constexpr double threshold_factor = 0.7;
 
-/// Sums in a fixed number of parts, so that the bits do not depend on a machine's vector width.
+/// Sums are computed in a fixed number of parts, so that their bits do not depend on the machine's
+/// vector width.
 constexpr std::size_t parts_of_sum = 16;
 
 struct MagnitudeSums {
@@ -30,8 +31,8 @@ struct MagnitudeSums {
   double count() const { return std::accumulate(counts.begin(), counts.end(), 0.0); }
 };
 
-/// Adds the magnitudes above that with the bits `limit`, which include NaN, and counts them. There
-/// are no branches, which would be mispredicted for a third of all weights.
+/// Adds up and counts the magnitudes above the one with the bits `limit`. NaN counts as larger.
+/// There are no branches, which would be mispredicted for a third of all weights.
 GV_WIDE void add_magnitudes(const float* __restrict weights, std::size_t n, std::uint32_t limit,
                             double* __restrict sums, std::uint32_t* __restrict counts) {
   for (std::size_t i = 0; i < n; i += parts_of_sum) {
@@ -52,7 +53,8 @@ MagnitudeSums magnitudes_above(std::span<const float> weights, float threshold) 
   return all;
 }
 
-/// Writes the scale with the sign of each weight above the threshold, and 0 for the others.
+/// For each weight above the threshold in magnitude, writes the scale with the weight's sign; for
+/// the others, 0.
 GV_WIDE void write_ternary(const float* weights, float* out, std::size_t n, std::uint32_t threshold,
                            std::uint32_t scale) {
   constexpr std::uint32_t sign = 0x80000000U;
@@ -62,7 +64,8 @@ GV_WIDE void write_ternary(const float* weights, float* out, std::size_t n, std:
   }
 }
 
-/// The backward passes use the copy that the forward pass has made.
+/// Runs a network on ternary matrices. The backward passes use the copy of the parameters that the
+/// forward pass has made.
 class TernaryNetwork final : public Network<float> {
  public:
   TernaryNetwork(std::unique_ptr<Network<float>> inner, const Layout& layout)
@@ -134,7 +137,8 @@ TernaryForm ternary_form(std::span<const float> weights) {
   const double mean = all / std::max(1.0, static_cast<double>(weights.size()));
   const auto threshold = static_cast<float>(threshold_factor * mean);
   if (!std::isfinite(threshold)) return {.threshold = threshold, .scale = threshold};
-  // None is above if the threshold is so small that it is rounded up to the largest weight.
+  // The threshold may be so small that rounding raises it to the largest weight. Then no weight is
+  // above it.
   const MagnitudeSums above = magnitudes_above(weights, threshold);
   return {.threshold = threshold,
           .scale = static_cast<float>(above.sum() / std::max(1.0, above.count()))};

@@ -1,5 +1,5 @@
 // The place of each tensor in a model's flat float32 vector. With it, consensus code need not know
-// layers.
+// about layers.
 #pragma once
 
 #include <cstddef>
@@ -42,18 +42,18 @@ class Layout {
   std::size_t size_ = 0;
 };
 
-/// A dense layer's weights in the flat vector.
+/// The place of a dense layer's weights in the flat vector, and their sizes.
 struct DenseWeights {
   std::size_t offset = 0;
   std::size_t outputs = 0;
   std::size_t inputs = 0;
-  std::size_t rows = 1;  ///< Number of inputs that one sample gives the layer.
+  std::size_t rows = 1;  ///< Number of rows of inputs in each sample.
 };
 
-/// A callback which says that elements [begin, end) of a flat gradient are final, while others are
-/// still being computed. The ranges of one pass go from the vector's end to its beginning. Each
-/// ends where the previous one began, and together they cover the whole vector. It is called
-/// between two layers on the computing thread, which waits for it and blocks signals meanwhile.
+/// Called when elements [begin, end) of a flat gradient are final, while others are still being
+/// computed. The ranges of one pass go from the vector's end to its beginning. Each ends where the
+/// previous one began, and together they cover the whole vector. The computing thread makes the
+/// call between two layers; it waits until the call returns, and blocks signals meanwhile.
 using ReadyRange = std::function<void(std::size_t begin, std::size_t end)>;
 
 }  // namespace gv

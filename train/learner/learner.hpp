@@ -29,7 +29,7 @@ struct OptimizerState {
   /// The sampler's position (see Sampler). Older checkpoints have none, because all their steps had
   /// batches of the same size.
   std::optional<std::uint64_t> position;
-  /// Set only if the replica has its own, different from the config's.
+  /// Set only if the replica has its own hyper-parameters, different from the config's.
   std::optional<Hyperparameters> hyperparameters;
 };
 
@@ -41,27 +41,29 @@ class Tunable {
   virtual Hyperparameters hyperparameters() const = 0;
   /// Changes the hyperparameters between steps, and nothing else.
   virtual void set_hyperparameters(const Hyperparameters& hyperparameters) = 0;
-  /// The mean loss on samples that it does not train on.
+  /// The mean loss on samples that the learner does not train on.
   virtual double validation_loss() = 0;
 };
 
-/// The additional interface of a learner without a model, whose program gives one array after
-/// another to be averaged. Called on the thread that runs the learner's tasks.
+/// The additional interface of a learner that has no model. Instead, its program gives one array
+/// after another to be averaged. The functions are called on the thread that runs the learner's
+/// tasks.
 class ArraySource {
  public:
   virtual ~ArraySource() = default;
 
-  /// Waits for the program's next array and returns its number of floats. Returns nullopt if none
-  /// will come.
+  /// Waits for the program's next array and returns its number of floats, or nullopt if none will
+  /// come.
   virtual std::optional<std::size_t> await() = 0;
-  /// Like await(), but does not wait. Returns 0 if no array will come, and nullopt if none is there
-  /// yet. In the last case `later` is called once, on any thread, when one is there or none will
-  /// come. `later` must return at once; a later peek() replaces it.
+  /// Like await(), but does not wait. Returns 0 if no array will come, and nullopt if none has come
+  /// yet. After nullopt, `later` is called once, on any thread, when an array has come or it is
+  /// certain that none will come. `later` must return at once; the `later` of another peek()
+  /// replaces it.
   virtual std::optional<std::size_t> peek(std::function<void()> later) = 0;
-  /// Copies that array to all of `out`, multiplied by its weight, which it returns.
+  /// Copies the array, multiplied by its weight, to all of `out`. Returns the weight.
   virtual float read(std::span<float> out) = 0;
-  /// Ends the call for the array: `mean` is the mean over `peers` peers of the arrays that they
-  /// have read, and `weights` the sum of their weights.
+  /// Completes the program's call for the array. `mean` is the mean of the arrays that `peers`
+  /// peers have read, and `weights` is the sum of their weights.
   virtual void write(std::span<const float> mean, float weights, std::size_t peers) = 0;
 };
 
@@ -69,8 +71,8 @@ class ArraySource {
 /// them; it knows nothing of other peers.
 ///
 /// Only functions without a default must be implemented. The defaults are for a learner whose
-/// optimiser keeps no state between steps. A learner that keeps some overrides all functions that
-/// mention the optimiser.
+/// optimiser keeps no state between steps. A learner that keeps such state overrides all functions
+/// that mention the optimiser.
 ///
 /// Not thread-safe except for stop(): while a task runs, the thread that runs it owns the learner.
 /// A learner may carry out a task by waiting for another thread, for example a user's own loop.
@@ -83,60 +85,61 @@ class Learner {
 
   virtual ~Learner() = default;
 
-  // ---- What it is ----
+  // ---- Its properties ----
 
   virtual const Layout& layout() const = 0;
   /// Dense layers that can give their gradient as two factors, ascending.
   virtual std::vector<DenseWeights> dense_weights() const { return {}; }
-  /// True if it can compute a gradient from any requested number of samples.
+  /// True if the learner can compute a gradient from any requested number of samples.
   virtual bool takes_any_batch() const { return true; }
-  /// Number of samples that it trains on. Its weight in a mean may depend on it.
+  /// Number of samples that the learner trains on. The learner's weight in a mean may depend on it.
   virtual std::size_t samples() const { return 1; }
 
   // ---- Its model: models, gradients and changes have layout().size() floats ----
 
   virtual std::span<const float> parameters() const = 0;
-  /// The parameters, for changes between tasks and by `Direct`. Their address never changes, but
-  /// they must be requested again after a task, because the model may be elsewhere while it learns.
+  /// The parameters, for changes between tasks and by a `Direct`. Their address never changes, but
+  /// the view must be requested again after a task, because the model may be elsewhere during a
+  /// task.
   virtual std::span<float> live_parameters() = 0;
   /// Number of optimiser steps made.
   virtual std::uint64_t step() const = 0;
-  /// Learning rate of the next step, if its batch has the same size as the last.
+  /// Learning rate of the next step, if that step's batch has the same size as the last one.
   virtual double learning_rate() const = 0;
 
   // ---- Its tasks ----
 
   /// Takes `count` optimiser steps, or fewer if the budget or the user's loop ends first. Returns
-  /// the training score summed over them. `direct` may be empty.
+  /// the training score summed over these steps. `direct` may be empty.
   virtual Score run_steps(std::uint64_t count, const Direct& direct = {}) = 0;
 
   /// Writes the gradient of the mean loss over the next `samples` samples into all of `out` and
-  /// returns the summed score. Calls `ready`, if given, with each part of `out` that is final while
-  /// others are computed. Does not change parameters or position, so it may be called again. For
-  /// the weights at the offsets `factored`, which must be from dense_weights(), `out` gets the two
-  /// factors instead.
+  /// returns the summed score. Calls `ready`, if given, for each part of `out` that is final while
+  /// other parts are still being computed. Does not change parameters or position, so it may be
+  /// called again. For the weights at the offsets `factored`, which must be from dense_weights(),
+  /// `out` gets the two factors instead of the gradient.
   virtual Score gradient(std::size_t samples, std::span<float> out, const ReadyRange& ready = {},
                          std::span<const std::size_t> factored = {}) = 0;
 
   /// Makes one optimiser step with `mean`, the mean gradient over `samples` samples of all peers
-  /// (0: as many as in one of its own steps). The samples of the last gradient(), if it came after
-  /// the last update, are then used up.
+  /// (0: as many as in one of its own steps). If gradient() was called after the last update, the
+  /// samples of that call are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
-  /// Makes a change that contains what other peers have sent. A learner may then hold parameters
-  /// at a bound (held()); one without a bound leaves them as they are.
+  /// Makes a change that contains values from other peers. If the learner has a bound, the
+  /// parameters may then be held at it (held()).
   virtual void change_by_others(const Change& change) { change(live_parameters()); }
-  /// The number of updates, of ends of local steps, of changes by others and, after hold_steps(),
-  /// of own steps that would have made parameters absurdly large, so that these were held at a
-  /// bound. Equal at all learners with equal beginnings and updates.
+  /// Number of changes that would have made parameters absurdly large, so that the parameters were
+  /// held at a bound. Counts updates, ends of local steps, changes by others and, after
+  /// hold_steps(), own steps. Equal at all learners with equal beginnings and updates.
   virtual std::uint64_t held() const { return 0; }
 
-  /// If `always`, its own steps are held at the bound as well, and so is a model that has grown
-  /// beyond it. Only the model that it has now, its checkpoint's, and one that it adopts before its
-  /// first step may be larger, and raise the bound. Without this, a model that others have made
-  /// large could grow by its own steps, which would allow the next change by others to be larger
-  /// still.
+  /// If `always`, the learner's own steps are also held at the bound, and so is a model that has
+  /// grown beyond the bound. Only the present model, its checkpoint's model, and a model that is
+  /// adopted before the first step may be larger; these raise the bound. Without this rule, a model
+  /// that others have made large could grow by its own steps, which would allow the next change by
+  /// others to be larger still.
   virtual void hold_steps(bool /*always*/) {}
-  /// The bound while hold_steps() is on. Infinite for a learner without one.
+  /// The bound while hold_steps() is on. Infinite for a learner without a bound.
   virtual float parameter_bound() const { return std::numeric_limits<float>::infinity(); }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and
@@ -146,7 +149,7 @@ class Learner {
   virtual Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out);
 
   /// Ends `steps` local steps: the model becomes `parameters`, however these were computed. The
-  /// optimiser continues from where the last local_steps() left it, unless something came in
+  /// optimiser continues from where the last local_steps() left it, unless another task came in
   /// between.
   virtual void end_local_steps(std::span<const float> parameters, std::uint64_t steps);
 
@@ -158,13 +161,13 @@ class Learner {
   /// Starts from a downloaded model at its step, and resets the optimiser.
   virtual void adopt(std::span<const float> parameters, std::uint64_t step);
 
-  /// Takes over another peer's model and step, but keeps its own optimiser. If the model is further
-  /// on, it includes our last gradient or local steps, so these count as used.
+  /// Takes over another peer's model and step, but keeps our own optimiser. If the other model is
+  /// at a later step, it includes our last gradient or local steps, so their samples count as used.
   virtual void adopt_model(std::span<const float> parameters, std::uint64_t step);
 
-  /// Takes over another replica's model with its copy_optimizer() and updates(). With the same
-  /// gradients, both then continue bit for bit alike. Samples count as in adopt_model(). The caller
-  /// has checked the sizes.
+  /// Takes over another replica's model with its copy_optimizer() and updates(). Given the same
+  /// gradients, both learners then continue with the same bits. Counts used samples as in
+  /// adopt_model(). The caller must have checked the sizes.
   virtual void adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
                            std::uint64_t step, std::uint64_t updates);
 
@@ -172,51 +175,53 @@ class Learner {
   /// fixed order.
   virtual std::size_t optimizer_size() const { return 0; }
   virtual void copy_optimizer(std::span<float> /*out*/) const {}
-  /// True if an optimiser like ours can have made that state, which comes from another peer and has
+  /// True if an optimiser like ours can have made this state, which comes from another peer and has
   /// only finite values.
   virtual bool is_possible(std::span<const float> /*optimizer*/) const { return true; }
   /// Number of updates since the optimiser was last reset.
   virtual std::uint64_t updates() const { return step(); }
 
-  /// What a checkpoint must hold besides the parameters so that training continues bit for bit.
+  /// The state besides the parameters that a checkpoint needs so that training continues bit for
+  /// bit.
   virtual OptimizerState optimizer_state() const;
-  /// Restores a checkpoint. Returns an empty string, or why it does not fit; then nothing has
-  /// changed.
+  /// Restores a checkpoint. Returns an empty string on success. Otherwise returns why the
+  /// checkpoint does not fit, and changes nothing.
   virtual std::string restore(std::span<const float> parameters, const OptimizerState& state);
 
-  /// The Tunable interface. Null if it cannot be a member of a population.
+  /// The Tunable interface; null if this learner cannot be a member of a population.
   virtual Tunable* tunable() { return nullptr; }
 
-  /// Measures the model on the test data: the accuracy, or R2 of data with targets. A learner
-  /// without test data has none.
+  /// Measures the model on the test data: the accuracy, or R2 of data with targets. Only for a
+  /// learner with test data.
   virtual double test_merit() { return 0; }
-  /// The ArraySource interface. Null if it has a model.
+  /// The ArraySource interface; null if this learner has a model.
   virtual ArraySource* arrays() { return nullptr; }
 
   // ---- Information from its owner ----
 
-  /// Multiplies every update by `factor` from now on. It is 1 at first.
+  /// Multiplies every update by `factor` from now on. The factor is 1 at first.
   virtual void set_update_factor(double factor) = 0;
 
-  /// Makes steps of run_steps() take this many times the first batch from now on.
+  /// Makes later steps of run_steps() use this many times the size of the first batch.
   virtual void set_batch_growth(std::uint64_t /*growth*/) {}
 
-  /// The fraction of the swarm's budget that is used up. A learner may use it for its learning
+  /// Sets the fraction of the swarm's budget that is used up. A learner may use it for its learning
   /// rate.
   virtual void set_progress(double /*fraction*/) {}
 
-  /// For leased data: the samples of the next steps begin at this position, counted through all
-  /// passes over all data in an order that is the same at all peers.
+  /// For leased data: the samples of the next steps begin at this position, counted over all epochs
+  /// in an order that is the same at all peers.
   virtual void read_from(std::uint64_t /*position*/) {}
 
   /// Lets the learner prepare for the next task, which may come at any time.
   virtual void prefetch() {}
 
-  /// Says that training will end soon. May be called from any thread. A learner with its own loop
-  /// must end it; others can ignore this, because they get no more tasks.
+  /// Announces that training will end soon. May be called from any thread. A learner with its own
+  /// loop must end it; others can ignore this, because they get no more tasks.
   virtual void stop() {}
 
-  /// True if it can make no more steps because its user's loop has ended. Its peer then leaves.
+  /// True if no more steps are possible because the user's loop has ended. The learner's peer then
+  /// leaves.
   virtual bool has_ended() const { return false; }
 };
 

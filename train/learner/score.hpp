@@ -8,11 +8,12 @@ namespace gv {
 /// Sums over the samples of one or more batches. A sequence has one prediction for each position;
 /// any other sample has one.
 struct Score {
-  double loss = 0;          ///< Sum of all predictions' losses.
-  std::size_t correct = 0;  ///< Number of predictions whose largest output is their label.
+  double loss = 0;  ///< Sum of all predictions' losses.
+  /// Number of predictions whose largest output is that of the true label.
+  std::size_t correct = 0;
   std::size_t samples = 0;  ///< Number of samples: sequences, images or rows.
   std::size_t predictions = 0;
-  bool of_inputs = false;  ///< True if outputs were compared with the inputs themselves.
+  bool of_inputs = false;  ///< True if the outputs were compared with the inputs themselves.
 
   double mean_loss() const { return predictions ? loss / static_cast<double>(predictions) : 0; }
   double accuracy() const {

@@ -26,8 +26,8 @@ class Companion : public MixStep<Real> {
     rates_ = companion_rates(*peer.plan);
   }
 
-  /// Advances model and companion by one round: exp(dt [[-h, h], [h, -h]]) keeps their sum and
-  /// shrinks their difference by exp(-2 h).
+  /// Moves model and companion towards each other for one round. The flow exp([[-h, h], [h, -h]]),
+  /// where h is `leaning`, keeps their sum and multiplies their difference by exp(-2 h).
   void begin_round(Peer&, std::span<Real> x) override {
     const auto flow = static_cast<Real>((1 - std::exp(-2 * rates_.leaning)) / 2);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -45,7 +45,8 @@ class Companion : public MixStep<Real> {
   void mix(Peer& peer, Inbox& inbox, std::span<Real> x) override {
     Vector moves = peer.change(inbox.round, inbox.others, 0, peer.elements);
     add_within<Real>(x, moves, inbox.bound);
-    // The topology's weights average a pair (1/2). The companion moves by `pull` instead.
+    // `moves` is half the distance to the partner's model. The companion moves by the fraction
+    // `pull` of that distance instead.
     add<Real>(companion_, moves, rates_.pull / 0.5);
   }
   void hold(const Peer&, Real bound) override { hold_within<Real>(companion_, bound); }

@@ -28,7 +28,7 @@ class D2 : public MixStep<Real> {
   void hold(const Peer&, Real bound) override { hold_within<Real>(correction_, bound); }
 
  private:
-  Vector correction_;  ///< The sum of all changes by mixing.
+  Vector correction_;  ///< The sum of all changes that mixing made.
 };
 
 constexpr std::array d2_constraints = {
@@ -42,8 +42,8 @@ constexpr std::array d2_constraints = {
 }  // namespace
 
 // needs_same_weights: each round repeats the changes of earlier rounds, which accumulate while
-// other peers mix. Models diverge on two hosts that meet every 8 rounds, in pairs along a tree or a
-// star, and with base_k and 64 peers.
+// other peers mix. Models diverge if two hosts mix with each other only every 8 rounds, with pairs
+// along a tree or a star, and with base_k and 64 peers.
 extern const MixPart d2;
 constinit const MixPart d2{
     .name = "d2",

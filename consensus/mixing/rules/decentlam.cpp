@@ -5,8 +5,8 @@
 namespace gv::rules {
 namespace {
 
-/// DecentLaM (Yuan 2021): momentum = beta momentum + (before - x) / rate, where x is the mixed
-/// model; then x = before - rate momentum.
+/// DecentLaM (Yuan 2021): momentum = beta momentum + (before - mixed) / rate, then x = before -
+/// rate momentum. `before` is the model before the local step, and rate is the learning rate.
 template <class Real>
 class DecentLaM : public MixStep<Real> {
  public:

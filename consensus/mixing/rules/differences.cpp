@@ -1,4 +1,4 @@
-// Messages that are differences to a reference that all neighbours have.
+// Sends differences from a reference of which every neighbour keeps a copy.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -37,8 +37,8 @@ class Differences : public MixStep<Real> {
     learn(peer, arrived);
   }
 
-  /// Sends the difference to our reference to neighbours that have it, and the whole reference to
-  /// the others.
+  /// Sends the difference from our reference to neighbours that have a copy of the reference, and
+  /// the whole reference to the others.
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
     peer.is_sound = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
     if (!peer.is_sound) return;
@@ -88,8 +88,8 @@ class Differences : public MixStep<Real> {
     return peer.rule.memory == MixMemory::replicated_difference;
   }
 
-  /// Encodes the difference to our reference, and adds what the receivers will decode to the
-  /// reference.
+  /// Encodes the difference from our reference, and adds to the reference what the receivers will
+  /// decode.
   std::shared_ptr<std::vector<std::byte>> coded_difference(Peer& peer, std::uint64_t round,
                                                            std::span<Real> x) {
     Vector made(x.begin(), x.end());
@@ -106,7 +106,8 @@ class Differences : public MixStep<Real> {
     return coded;
   }
 
-  /// Updates our copies from the neighbours' messages. Returns the number of unusable messages.
+  /// Updates our copies of the neighbours' references with their messages. Returns the number of
+  /// unusable messages.
   std::size_t learn(const Peer& peer, std::span<const MixMessage> arrived) {
     std::size_t refused = 0;
     for (const MixMessage* message : in_order(arrived)) {

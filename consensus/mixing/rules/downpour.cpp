@@ -11,8 +11,8 @@ namespace gv::rules {
 namespace {
 
 /// DOWNPOUR (Dean 2012): the centre adds up all changes, and the others continue from its sum. In a
-/// tree each peer is the centre of the peers below it, and passes on the sum of their changes and
-/// its own (Gupta 2016).
+/// tree, each peer is the centre for the peers below it, and sends the sum of their changes and its
+/// own up (Gupta 2016).
 template <class Real>
 class Downpour : public MixStep<Real> {
  public:
@@ -47,7 +47,7 @@ class Downpour : public MixStep<Real> {
     if (!peer.is_sound) return;
     if (peer.rank != 0) send(peer, draft, change_, {above(peer)});
     if (!asks_.empty()) send(peer, draft, x, {asks_.begin(), asks_.end()});
-    // Peers that do not wait are answered after they have sent something.
+    // Peers that do not wait get our model only after they have sent something.
     if (!is_in_step(peer.rule)) asks_.clear();
   }
 
@@ -64,8 +64,9 @@ class Downpour : public MixStep<Real> {
     }
     if (model != nullptr) {
       std::ranges::copy(*model, x.begin());
-      // Peers in step sent this model before our last change arrived. Otherwise nobody knows, and
-      // the model counts as it is: our changes that it lacks come with the next one.
+      // If peers wait for each other, this model was sent before our last change arrived.
+      // Otherwise, we cannot know, so we take the model as it is: the next one will contain the
+      // changes that it lacks.
       if (is_in_step(peer.rule)) add<Real>(x, change_);
     }
     if (!below_.empty()) add<Real>(x, below_);
@@ -74,7 +75,7 @@ class Downpour : public MixStep<Real> {
   void hold(const Peer&, Real bound) override { hold_within<Real>(below_, 2 * bound); }
 
  private:
-  /// The rank that sends us its model. Rank 0 has no rank above it.
+  /// The rank that sends us its model. Rank 0 has none above it, so it gets the number of peers.
   static std::size_t above(const Peer& peer) {
     if (peer.rank == 0) return peer.plan->peers();
     return peer.plan->topology().kind == TopologyKind::tree ? (peer.rank - 1) / 2 : 0;
@@ -88,12 +89,12 @@ class Downpour : public MixStep<Real> {
   }
 
   Vector before_;  ///< The model before the local steps of a round.
-  Vector change_;  ///< The last change that was sent up: the change by local steps plus the changes
+  Vector change_;  ///< The last change that we sent up: the change by local steps plus the changes
                    ///< from below.
-  /// Changes from below that have arrived since, and changes that were not sent after all. Empty:
-  /// none.
+  /// Changes from below that arrived after our last message, plus our changes that reached no peer.
+  /// Empty if there are none.
   Vector below_;
-  std::set<std::size_t> asks_;  ///< The ranks below us that get our model next.
+  std::set<std::size_t> asks_;  ///< The ranks below us to which we send our model next.
 };
 
 constexpr std::array downpour_constraints = {MixConstraint{

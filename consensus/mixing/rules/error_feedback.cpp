@@ -1,11 +1,11 @@
-// Error feedback: what a message lost is added to the next one.
+// Error feedback: the part of a message that the codec loses is added to the next one.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// DeepSqueeze (Tang 2019): models are averaged, but each message is the model plus what all
+/// DeepSqueeze (Tang 2019): models are averaged, but each message is the model plus the parts that
 /// earlier messages lost.
 template <class Real>
 class ErrorFeedback : public MixStep<Real> {

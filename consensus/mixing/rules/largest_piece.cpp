@@ -9,9 +9,9 @@
 namespace gv::rules {
 namespace {
 
-/// x += gamma sum_j w_ij (m_j - x), where each m_j changes only its own piece. If several pieces
-/// changed equally, the first is sent. No piece waits longer than `rounds_for_each` rounds times
-/// the number of pieces.
+/// x += gamma sum_j w_ij (m_j - x), where message m_j affects only the piece that it contains. If
+/// several pieces changed equally, the first is sent. No piece waits longer than `rounds_for_each`
+/// rounds times the number of pieces.
 template <class Real>
 class LargestPiece : public MixStep<Real> {
  public:
@@ -75,7 +75,7 @@ class LargestPiece : public MixStep<Real> {
   }
 
   Vector sent_;  ///< The model as last sent, piece by piece.
-  /// For each piece, the round by which it is sent even if it did not change.
+  /// For each piece, the round by which it must be sent even if it has not changed.
   std::vector<std::uint64_t> due_;
 };
 

@@ -1,4 +1,4 @@
-// NoLoCo: momentum on the mean change of a group, and a pull together.
+// NoLoCo: momentum on a group's mean change, and a pull between its models.
 #include <array>
 #include <utility>
 
@@ -68,16 +68,14 @@ class NoLoCo : public MixStep<Real> {
   Vector change_;
 };
 
-/// The gamma from which on models of many peers run apart in rounds that differ, without any local
-/// step; momentum is a.
-///
-/// In rounds of drawn pairs each difference is pulled at in half of the rounds. The means of d d,
-/// d v and v v over the draws, d a difference and v its momentum, stay as they are at 2 (1 - a^2).
-/// Fewer peers settle a little beyond it (docs/theory.md, T12).
-///
-/// Rounds in a fixed order may pull at a difference once and then leave it alone for many rounds.
-/// Meanwhile its momentum goes on, and moves it by gamma / (1 - a) of itself in all. From
-/// 2 (1 - a) on it comes out on the other side, and larger.
+/// The smallest gamma with which the models of many peers diverge, even without local steps, if
+/// rounds have different weights. Below, `a` is the momentum. With drawn pairs, each difference is
+/// reduced in half of the rounds. Let d be a difference and v its momentum. At gamma = 2 (1 - a^2),
+/// the means of d^2, d v and v^2 over the draws stay constant. With fewer peers, models still
+/// settle with a slightly larger gamma (docs/theory.md, T12). Rounds in a fixed order may reduce a
+/// difference once and then leave it alone for many rounds. Meanwhile, its momentum continues, and
+/// moves the difference by gamma / (1 - a) of its size in total. From gamma = 2 (1 - a) on, the
+/// difference changes sign and grows.
 double smallest_unstable_gamma(const MixRule& rule) {
   const bool has_pairs = rule.partners == Partners::pairs;
   const bool draws_any_pair =
@@ -88,8 +86,8 @@ double smallest_unstable_gamma(const MixRule& rule) {
   return 2 * (1 - a) * (draws_any_pair ? 1 + a : 1);
 }
 
-/// If all rounds have the same weights, the bound of plain averages is strict enough, so this
-/// constraint does not apply: models settle up to 2 (1 + a), where plain averages allow 2.
+/// This constraint does not apply if all rounds have the same weights. Then the bound of plain
+/// averages, 2, is strict enough, because models settle with a gamma up to 2 (1 + a).
 constexpr std::array noloco_constraints = {MixConstraint{
     "gamma",
     [](const MixRule& rule) {
@@ -101,7 +99,7 @@ constexpr std::array noloco_constraints = {MixConstraint{
 
 }  // namespace
 
-// conserves_mean: only steps change the mean of the slow models.
+// conserves_mean: only local steps change the mean of the slow models.
 extern const MixPart noloco;
 constinit const MixPart noloco{.name = "noloco",
                                .traits = {.conserves_mean = true,

@@ -1,4 +1,4 @@
-// Slicing: each peer trains one piece of the model with the others' pieces as it last heard them.
+// Slicing: each peer trains one piece of the model, and takes the newest other pieces from peers.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -10,8 +10,8 @@ namespace gv::rules {
 namespace {
 
 /// Pieces are dealt out to ranks in turn. A peer trains and sends its own piece, and replaces the
-/// pieces of others by the ones that they send. Peers with the same piece average it; a peer with
-/// several pieces trains one after the other, a round each.
+/// others' pieces with those that they send. Peers with the same piece average it. A peer with
+/// several pieces trains one of them in each round.
 template <class Real>
 class OwnPiece : public MixStep<Real> {
  public:
@@ -22,7 +22,7 @@ class OwnPiece : public MixStep<Real> {
 
   void begin_generation(Peer&, std::span<const Real>) override { turn_ = 0; }
 
-  /// Freezes the pieces of others.
+  /// Freezes the pieces of other peers by zeroing their gradients.
   void direct(Peer& peer, std::span<Real> gradient) override {
     const auto [begin, size] = part(peer, own(peer));
     std::ranges::fill(gradient.first(begin), 0);
@@ -60,25 +60,26 @@ class OwnPiece : public MixStep<Real> {
   }
 
  private:
-  /// The piece that we train in this round.
+  /// Index of the piece that we train in this round.
   std::size_t own(const Peer& peer) const {
     const std::size_t peers = peer.plan->peers();
     const std::size_t pieces = peer.rule.fragments;
     if (peer.rank >= pieces) return peer.rank % pieces;
     const std::size_t ours = (pieces - peer.rank + peers - 1) / peers;
-    // The order is shifted each time. So every piece arrives even on a slow link, where newer
-    // messages replace waiting ones and only each second or third message gets through.
+    // The order shifts after each pass over our pieces, so every piece arrives even on a slow link,
+    // where newer messages replace waiting ones and perhaps only every second or third message gets
+    // through.
     return peer.rank + peers * static_cast<std::size_t>((turn_ + turn_ / ours) % ours);
   }
 
-  /// Offset and length of what belongs to no other piece.
+  /// Offset and length of the part of a piece that belongs to no other piece.
   static std::pair<std::size_t, std::size_t> part(const Peer& peer, std::size_t piece) {
     const std::size_t length = chosen_piece(peer.rule, peer.elements, piece).second;
     const std::size_t begin = std::min(piece * length, peer.elements);
     return {begin, std::min(length, peer.elements - begin)};
   }
 
-  std::uint64_t turn_ = 0;  ///< Rounds mixed in this generation.
+  std::uint64_t turn_ = 0;  ///< Number of rounds mixed in this generation.
 };
 
 constexpr std::array own_piece_constraints = {MixConstraint{

@@ -1,15 +1,15 @@
-// Push-sum: each peer sends equal parts of its numerator and weight and adds what it receives.
+// Push-sum: each peer sends equal parts of its numerator and weight, and adds the arriving parts.
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// A peer that does not wait sends only while its weight is at least this part of its share.
+/// A peer that does not wait sends only while its weight is at least this fraction of its share.
 constexpr double least_weight = 1.0 / 8;
 
-/// SGP (Assran 2019); with staleness overlap SGP. The model is numerator / weight. Local steps
-/// change the numerator by the same amount as the model, times our share.
+/// SGP (Assran 2019), or overlap SGP if staleness is allowed. The model is numerator / weight.
+/// Local steps change the numerator by our share times the change of the model.
 template <class Real>
 class PushSum : public MixStep<Real> {
  public:
@@ -33,9 +33,9 @@ class PushSum : public MixStep<Real> {
 
   void end_steps(Peer& peer, std::span<Real> x) override { add<Real>(numerator_, x, peer.share); }
 
-  /// Where nobody waits, a fast peer would give away nearly all of its weight between two messages
-  /// that it gets. Its local steps and rounding, which are divided by its weight, would then grow
-  /// without bound. So it keeps what it has until others have sent it some.
+  /// Sends our parts, except when peers do not wait and we have little weight left. A fast peer
+  /// would otherwise give away nearly all of its weight before the next message arrives. Its local
+  /// steps and rounding errors, which are divided by its weight, would then grow without bound.
   void write(Peer& peer, Draft& draft, std::span<Real>) override {
     if (!is_in_step(peer.rule) && peer.weight < least_weight * peer.share) return;
     const std::size_t parts = peer.plan->turn(peer.rank, draft.round).out.size() + 1;
@@ -59,13 +59,14 @@ class PushSum : public MixStep<Real> {
   }
 
  private:
-  /// Our weight times the model. While local steps run, share * model is subtracted from it.
+  /// Our weight times the model. While local steps run, it is smaller by share * model.
   Vector numerator_;
 };
 
 }  // namespace
 
-// The mean of the numerators is constant. Once all weights are equal, so is the mean of the models.
+// The mean of the numerators is constant. The mean of the models is also constant once all weights
+// are equal.
 extern const MixPart push_sum;
 constinit const MixPart push_sum{.name = "push_sum",
                                  .traits = {.adds_up = true, .weighs_peers = true, .vectors = 2},

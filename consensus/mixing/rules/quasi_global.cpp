@@ -8,8 +8,9 @@
 namespace gv::rules {
 namespace {
 
-/// QG-DSGDm (Lin 2021): steps go along gradient + beta momentum. After mixing, momentum = mu
-/// momentum + (1 - mu) (before - x) / (learning rate * steps).
+/// QG-DSGDm (Lin 2021): local steps go along gradient + beta momentum. After mixing, momentum = mu
+/// momentum + (1 - mu) (before - x) / (learning rate * steps), where `before` is the model before
+/// the local steps.
 template <class Real>
 class QuasiGlobal : public MixStep<Real> {
  public:
@@ -46,9 +47,9 @@ class QuasiGlobal : public MixStep<Real> {
   Vector momentum_;
 };
 
-/// Between two meetings of hosts, their momenta follow changes that only one host makes. With the
-/// default momentum, two hosts of equal size settle with up to 20 rounds between meetings, and
-/// diverge from 24 on.
+/// The largest allowed number of rounds from one round between hosts to the next. Until hosts mix
+/// again, the momentum on each host follows only that host's changes. With the default momentum,
+/// two hosts of equal size settle with up to 20 rounds, and diverge from 24 on.
 constexpr std::uint32_t hosts_every_max = 16;
 
 constexpr std::array quasi_global_constraints = {

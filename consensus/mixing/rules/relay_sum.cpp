@@ -11,8 +11,8 @@
 namespace gv::rules {
 namespace {
 
-/// RelaySum (Vogels 2021). The latest sums of our neighbours together cover all other peers, so
-/// with our own model they give the mean of all.
+/// RelaySum (Vogels 2021). The latest sums from our neighbours together cover all other peers, so
+/// with our own model they give the mean of all models.
 template <class Real>
 class RelaySum : public MixStep<Real> {
  public:

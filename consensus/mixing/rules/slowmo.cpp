@@ -7,8 +7,8 @@
 namespace gv::rules {
 namespace {
 
-/// SlowMo (Wang 2020), every `outer_every` rounds: outer = beta outer + (slow - x) / eta;
-/// slow -= lr eta outer; x = slow.
+/// SlowMo (Wang 2020), every `outer_every` rounds: outer = beta outer + (slow - x) / eta, slow -=
+/// lr eta outer, x = slow. eta is the learning rate of local steps, and lr that of the outer step.
 template <class Real>
 class SlowMo : public MixStep<Real> {
  public:

@@ -5,8 +5,8 @@
 namespace gv::rules {
 namespace {
 
-/// Gradient tracking (Nedic 2017): tracker += gradient - last gradient. Steps go along the tracker,
-/// which is averaged like the model.
+/// Gradient tracking (Nedic 2017): tracker += gradient - last gradient. Local steps go along the
+/// tracker, which is averaged like the model.
 template <class Real>
 class Tracking : public MixStep<Real> {
  public:

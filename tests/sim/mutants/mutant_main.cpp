@@ -1,7 +1,7 @@
-// Runs drawn worlds with a broken core, and succeeds if a checker finds the fault in a world in
+// Runs random worlds with a broken core, and succeeds if a checker finds the fault in a world in
 // which the sound core keeps every invariant. The arguments are the program with the sound core,
 // the seed of the first world, the number of worlds, and the kinds of worlds as `grapevine sim
-// --kind` takes them; "gossip" leaves out worlds that are drawn in another mode.
+// --kind` takes them. "gossip" leaves out worlds that come out in another mode.
 #include <unistd.h>
 
 #include <csignal>
@@ -16,11 +16,11 @@
 
 namespace {
 
-/// The command that runs the present world with the sound core, and its words for exec.
+/// The command that runs the present world with the sound core, as words for exec.
 std::vector<std::string> sound_command;
 std::vector<char*> sound_words;
 
-/// Becomes the program that runs the present world with the sound core.
+/// Replaces this process by the program with the sound core, which runs the present world.
 void try_sound_core() {
   ::execv(sound_words.front(), sound_words.data());
   ::_exit(2);
