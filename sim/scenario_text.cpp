@@ -1,4 +1,4 @@
-// The keys of a scenario, and their readers and writers.
+// Defines the keys of a scenario, and reads and writes them.
 #include "sim/scenario_text.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,8 @@
 
 namespace gv {
 
-// Functions for fields that are sets of peers. The table of settings finds them by this type.
+// Functions for fields that are sets of peers. The table of settings finds them by the type
+// PeerSet.
 
 static std::string type_of(const PeerSet&, const settings::Bounds&) {
   return "peers, as \"all\", \"3\", \"0-7,12\" or \"any 2\"";
@@ -42,92 +43,101 @@ using namespace settings;
 void append(const Section<Scenario>& head) {
   head.add("peers", GV_FIELD(peers), {0, scenario_peers_max},
            "number of virtual peers; 0 = run.peers");
-  head.choice(
-      "work", GV_FIELD(work),
-      {{"training", WorkKind::training},
-       {"quadratic", WorkKind::quadratic},
-       {"time", WorkKind::time}},
-      "what virtual peers compute: the run's model, a quadratic of known optimum, or nothing");
-  head.add("step_s", GV_FIELD(step), {1e-6, 1e6}, "virtual time of one step of a peer of factor 1");
-  head.add("step_jitter", GV_FIELD(step_jitter), {0, 10}, "relative deviation of that time");
+  head.choice("work", GV_FIELD(work),
+              {{"training", WorkKind::training},
+               {"quadratic", WorkKind::quadratic},
+               {"time", WorkKind::time}},
+              "what virtual peers compute: training = the run's model; quadratic = a quadratic "
+              "function with a known optimum; time = nothing");
+  head.add("step_s", GV_FIELD(step), {1e-6, 1e6},
+           "virtual time that one step takes a peer of speed factor 1");
+  head.add("step_jitter", GV_FIELD(step_jitter), {0, 10},
+           "relative standard deviation of that time");
   head.add("save_s", GV_FIELD(save), {0, 3600}, "virtual time that writing a checkpoint takes");
-  head.add("until_s", GV_FIELD(until), {0.001, 1e9}, "virtual peers end then at the latest");
+  head.add("until_s", GV_FIELD(until), {0.001, 1e9},
+           "virtual time at which virtual peers end at the latest");
   head.add("sample_every_s", GV_FIELD(sample_every), {0, 1e9},
-           "between two points of the curves; 0 = chosen by the run's length");
+           "virtual time between two points of the curves; 0 = chosen by the length of the run");
   const auto vectors = head.with("work", {"quadratic", "time"});
-  vectors.add("dimension", GV_FIELD(dimension), {1, 1e8}, "parameters of the model");
+  vectors.add("dimension", GV_FIELD(dimension), {1, 1e8}, "number of parameters of the model");
   vectors.add("stage_work", GV_FIELD(stage_work), {1, 1e6},
-              "what the stages of a pipeline take, relative to each other; [] = alike");
+              "work of each stage of a pipeline, relative to the others; [] = equal");
   const auto quadratic = head.with("work", {"quadratic"});
-  quadratic.add("noise", GV_FIELD(noise), {0, 1e6}, "deviation of the noise in every gradient");
+  quadratic.add("noise", GV_FIELD(noise), {0, 1e6},
+                "standard deviation of the noise in every gradient");
   quadratic.add("disagreement", GV_FIELD(disagreement), {0, 1e6},
-                "deviation of the peers' own optima from the common one");
+                "standard deviation of the peers' own optima from the common one");
   head.add("neighbours", GV_FIELD(neighbours), {0, 4095},
-           "how many others each virtual peer may meet, drawn at random; 0 = all");
-  head.add("tickets", GV_FIELD(tickets),
-           "virtual peers join by tickets: peer 0 begins the swarm, and any of them invites");
+           "number of other peers, drawn at random, that each virtual peer may meet; 0 = all");
+  head.add(
+      "tickets", GV_FIELD(tickets),
+      "true = virtual peers join by tickets: peer 0 begins the swarm, and any peer may invite");
   head.add("hosts", GV_FIELD(hosts), {1, 4096},
-           "virtual peers are on this many hosts, peer k on host k mod hosts");
+           "number of hosts on which virtual peers are; peer k is on host k mod hosts");
   head.add("saboteurs", GV_FIELD(saboteurs),
-           "virtual peers that send any message and any block under their own ids");
+           "virtual peers that send arbitrary messages and blocks under their own ids");
 }
 
 void append(const Section<SpeedRule>& rule) {
-  rule.add("peers", GV_FIELD(peers), "whom it concerns");
-  rule.add("factor", GV_FIELD(factor), {0, 1e6, true}, "times the pace of the others");
+  rule.add("peers", GV_FIELD(peers), "peers to which the rule applies");
+  rule.add("factor", GV_FIELD(factor), {0, 1e6, true}, "pace relative to the other peers");
 }
 
 void append(const Section<LinkRule>& rule) {
-  rule.add("from", GV_FIELD(from), "one end");
-  rule.add("to", GV_FIELD(to), "the other end");
-  rule.add("one_way", GV_FIELD(one_way), "only what passes from the one to the other");
-  rule.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "one way");
-  rule.add("jitter_s", GV_FIELD(quality.jitter), {0, 3600}, "uniform, on top of the latency");
+  rule.add("from", GV_FIELD(from), "peers at one end of the link");
+  rule.add("to", GV_FIELD(to), "peers at the other end");
+  rule.add("one_way", GV_FIELD(one_way),
+           "true = the rule applies only to what travels from the first end to the other");
+  rule.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "latency in one direction");
+  rule.add("jitter_s", GV_FIELD(quality.jitter), {0, 3600},
+           "largest addition to the latency, drawn uniformly");
   rule.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-           "megabits a second; 0 = unlimited");
+           "bandwidth in megabits a second; 0 = unlimited");
   rule.add("loss", GV_FIELD(quality.loss), {0, 1},
            "probability that a message or block does not arrive");
-  rule.add("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "that it arrives twice");
-  rule.add("reorder", GV_FIELD(quality.reorder), {0, 1}, "that it arrives late");
-  rule.add("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "that it arrives damaged");
+  rule.add("duplicate", GV_FIELD(quality.duplicate), {0, 1}, "probability that it arrives twice");
+  rule.add("reorder", GV_FIELD(quality.reorder), {0, 1}, "probability that it arrives late");
+  rule.add("corrupt", GV_FIELD(quality.corrupt), {0, 1}, "probability that it arrives damaged");
 }
 
 void append(const Section<FaultRule>& rule) {
   rule.choice("kind", GV_FIELD(kind), named_choices(fault_names), "what goes wrong; required");
-  rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when, since the start");
+  rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when the fault begins, counted from the start");
   rule.add("for_s", GV_FIELD(lasts), {0, 1e9},
-           "how long; 0 = until it is healed, continued, or for good");
-  rule.add("every_s", GV_FIELD(every), {0, 1e9}, "mean time between repetitions, drawn; 0 = once");
-  rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins later");
-  rule.add("peers", GV_FIELD(peers), "whom it befalls");
+           "how long it lasts; 0 = until another fault heals or continues it, or for ever");
+  rule.add("every_s", GV_FIELD(every), {0, 1e9},
+           "mean time between repetitions, which are drawn at random; 0 = once only");
+  rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins after this time");
+  rule.add("peers", GV_FIELD(peers), "peers that the fault affects");
   rule.only_with(
           "kind", "the faults of links or kind = \"revoke\"",
           [](const FaultRule& r) { return has_two_ends(r.kind) || r.kind == FaultKind::revoke; })
-      .add("to", GV_FIELD(to), "the other end of the links, or who is revoked");
+      .add("to", GV_FIELD(to), "peers at the other end of the links, or peers that are revoked");
   rule.with("kind", {"loss", "duplicate", "reorder", "corrupt"})
-      .add("probability", GV_FIELD(probability), {0, 1}, "of each message");
+      .add("probability", GV_FIELD(probability), {0, 1}, "probability for each message");
   rule.with("kind", {"slow_cpu", "clock_rate"})
-      .add("factor", GV_FIELD(factor), {0, 1000, true}, "times the pace it had");
+      .add("factor", GV_FIELD(factor), {0, 1000, true}, "new pace, relative to the pace before");
   rule.with("kind", {"clock_jump", "slow_disk"})
       .add("jump_s", GV_FIELD(jump), {0, 1e6},
-           "how far the clock springs, or how much longer writing takes");
+           "how far the clock jumps, or how much longer writing takes");
   const auto slow_link = rule.with("kind", {"slow_link"});
-  slow_link.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "added");
+  slow_link.add("latency_s", GV_FIELD(quality.latency), {0, 3600}, "latency that is added");
   slow_link.add("bandwidth_mbit", GV_FIELD(quality.bandwidth), {0, 1e9},
-                "megabits a second at most; 0 = as it was");
+                "largest bandwidth in megabits a second; 0 = unchanged");
   rule.with("kind", {"switch"})
       .add("algorithm", GV_FIELD(algorithm),
-           "the mode in which all are to go on, or an algorithm that `grapevine algorithms` lists");
+           "mode in which all peers go on, or an algorithm that `grapevine algorithms` lists");
 }
 
 void append(const Section<HostileRule>& rule) {
-  rule.add("peers", GV_FIELD(peers), "who is hostile; required");
+  rule.add("peers", GV_FIELD(peers), "peers that are hostile; required");
   auto attacks = named_choices(attack_names);
   std::erase_if(attacks, [](const auto& named) { return named.second == AttackKind::honest; });
-  rule.choice("attack", GV_FIELD(attack), std::move(attacks), "what they do; required");
+  rule.choice("attack", GV_FIELD(attack), std::move(attacks),
+              "what the hostile peers do; required");
   rule.only_with("attack", "an attack that has one",
                  [](const HostileRule& r) { return has_strength(r.attack); })
-      .add("strength", GV_FIELD(strength), {0, 1e9}, "how strong it is; 0 = as it was published");
+      .add("strength", GV_FIELD(strength), {0, 1e9}, "strength of the attack; 0 = as published");
 }
 
 }  // namespace
@@ -255,7 +265,7 @@ class Reading {
     return sound;
   }
 
-  /// Checks that the keys required by this kind of fault are there.
+  /// Adds a problem for each missing key that this kind of fault requires.
   void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
     const auto lacks = [&](bool missing, const char* key, const char* example) {
       if (missing) {

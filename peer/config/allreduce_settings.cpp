@@ -1,4 +1,4 @@
-// The keys of mode `allreduce`: how gradients are summed, and how many steps are made between sums.
+// The keys of mode `allreduce`: how gradients are summed, and how many steps lie between sums.
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,76 +9,78 @@
 namespace gv::settings {
 namespace {
 
-/// Keys for how gradients are summed, and which of their values are sent.
+/// Adds the keys for how gradients are summed, and for which of their values are sent.
 void append_sums(const Keys& allreduce) {
   std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
   for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
     algorithms.emplace_back(to_string(algorithm), algorithm);
   }
-  allreduce.choice("algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
-                   "how gradients are summed; auto: what is predicted to be the fastest");
+  allreduce.choice(
+      "algorithm", GV_FIELD(allreduce.algorithm), std::move(algorithms),
+      "how gradients are summed; auto: the algorithm that is predicted to be the fastest");
   allreduce.choice("codec", GV_FIELD(allreduce.compression.codec), named_codecs(summable_codecs),
-                   "how numbers travel: 4, 2 or 2 bytes each, or 8 or 4 bits rounded at random; "
-                   "other than identity only round the ring");
+                   "encoding of numbers: 4, 2 or 2 bytes each, or 8 or 4 bits, rounded at random; "
+                   "all but identity only with the ring");
   allreduce.add("top_k_per_512", GV_FIELD(allreduce.compression.top_k_per_512), {0, 511},
-                "this many of every 512 numbers travel, the largest, and the rest is kept for the "
-                "next step; 0 = all; other than 0 only round the ring");
+                "of every 512 numbers only this many are sent, the largest, and the others are "
+                "kept for the next step; 0 = all are sent; other values only with the ring");
   allreduce.add("rank", GV_FIELD(allreduce.compression.rank), {0, 256},
-                "matrices of gradients travel as factors of this rank, and what they lack is kept "
-                "for the next step; 0 = off; not with top_k_per_512");
-  allreduce.add("sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
-                "gradients of dense layers travel as the inputs and the deltas that they are the "
-                "product of, where these are no more numbers; not with codec, top_k_per_512, rank "
-                "or a period above 1");
+                "matrices of gradients are sent as factors of this rank, and the error is kept for "
+                "the next step; 0 = off; not with top_k_per_512");
+  allreduce.add(
+      "sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
+      "gradients of dense layers are sent as the inputs and the deltas whose product they are, if "
+      "these are not more numbers; not with codec, top_k_per_512, rank or a period above 1");
   allreduce.add("one_bit", GV_FIELD(allreduce.compression.one_bit),
-                "gradients travel in one bit for each number and two means of every 512, and what "
-                "they lack is kept for the next step; among more than 28 peers they travel whole; "
+                "gradients are sent as one bit for each number and two means for every 512, and "
+                "the error is kept for the next step; with more than 28 peers they are sent whole; "
                 "not with codec, top_k_per_512, rank or sufficient_factors");
   allreduce.add(
       "random_k_per_512", GV_FIELD(allreduce.compression.random_k_per_512), {0, 511},
-      "this many of every 512 numbers travel, drawn afresh in each step, and the rest is kept for "
-      "the next; 0 = all; not with another way to send less");
+      "this many of every 512 numbers are sent, drawn at random in each step, and the others are "
+      "kept for the next step; 0 = all are sent; not with another way to send less");
   allreduce.add("ternary", GV_FIELD(allreduce.compression.ternary),
-                "gradients travel as -1, 0 or 1 for each number, drawn so that the mean is right, "
-                "and a scale for every 512; among more than 15 peers they travel whole; not with "
-                "codec or another way to send less");
+                "gradients are sent as -1, 0 or 1 for each number, drawn so that the mean is "
+                "right, and a scale for every 512; with more than 15 peers they are sent whole; "
+                "not with codec or another way to send less");
   const Keys sparse = allreduce.only_with(
       "allreduce.top_k_per_512", "top_k_per_512 above 0",
       [](const Config& c) { return c.allreduce.compression.top_k_per_512 > 0; });
   sparse.add("momentum", GV_FIELD(allreduce.compression.momentum), {0, 0.9999},
-             "of gradients before the largest are chosen, as in deep gradient compression; 0 = "
-             "none, and what waits has no momentum");
+             "momentum of gradients before the largest are chosen, as in deep gradient "
+             "compression; 0 = none, and values that wait to be sent have no momentum");
   sparse.add("warm_up_steps", GV_FIELD(allreduce.compression.warm_up_steps), {0, 1e12},
-             "over this many steps the share that travels falls to top_k_per_512");
+             "over this many steps the fraction that is sent falls to that of top_k_per_512");
   allreduce.choice("shares", GV_FIELD(allreduce.shares_by_speed),
                    {{"by_speed", true}, {"equal", false}},
-                   "whether a faster peer takes more samples of each step, up to four batches, or "
-                   "all take train.batch, as a user's own loop does");
-  allreduce.add("bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
-                "gradients are summed in pieces of this many numbers, while others are computed");
+                   "by_speed = a faster peer takes more samples of each step, up to four batches; "
+                   "equal = all take train.batch, as a program's own loop does");
+  allreduce.add(
+      "bucket_elements", GV_FIELD(allreduce.bucket_elements), {1, 1e9},
+      "gradients are summed in pieces of this many numbers, while later ones are still computed");
 }
 
 /// Keys for the steps that each peer makes alone between two sums.
 void append_local_steps(const Keys& allreduce) {
-  allreduce.add("period", GV_FIELD(allreduce.local.period), {1, 1e6},
-                "steps that each peer makes by itself between two sums; 1 = gradients are summed "
-                "in every step");
+  allreduce.add(
+      "period", GV_FIELD(allreduce.local.period), {1, 1e6},
+      "steps that each peer makes alone between two sums; 1 = gradients are summed in every step");
   const Keys local =
       allreduce.only_with("allreduce.period", "a period above 1",
                           [](const Config& c) { return c.allreduce.local.period > 1; });
   local.add("local_after", GV_FIELD(allreduce.local.local_after), {0, 1e12},
-            "this many steps are made with a period of 1 first");
+            "number of steps with a period of 1 at the beginning");
   local.choice("outer", GV_FIELD(allreduce.local.outer),
                {{"average", OuterKind::average}, {"nesterov", OuterKind::nesterov}},
-               "what the mean of everybody's changes does: the mean of the models, or a step of "
-               "Nesterov's method");
+               "what peers do with the mean of their changes: average = apply it, which gives the "
+               "mean of the models; nesterov = make a step of Nesterov's method with it");
   const Keys outer =
       local.only_with("allreduce.outer", "outer = \"nesterov\" and a period above 1",
                       [](const Config& c) { return c.allreduce.local.has_momentum(); });
   outer.add("outer_learning_rate", GV_FIELD(allreduce.local.outer_learning_rate),
-            {least_positive, 100}, "of that method; 1 goes as far as the mean");
+            {least_positive, 100}, "learning rate of the outer step; 1 goes as far as the mean");
   outer.add("outer_momentum", GV_FIELD(allreduce.local.outer_momentum), {0, 0.9999},
-            "of that method");
+            "momentum of the outer step");
 }
 
 }  // namespace
@@ -90,8 +92,8 @@ void append_allreduce(Settings& all) {
   Keys{all, "allreduce"}
       .with("run.mode", {"allreduce"})
       .add("noise_scale", GV_FIELD(allreduce.noise_scale),
-           "status shows the gradient noise scale: the batch of all peers beyond which a larger "
-           "one saves few steps; needs gradients that travel whole, in every step");
+           "status shows the gradient noise scale, the batch of all peers together beyond which a "
+           "larger one saves few steps; needs gradients that are sent whole in every step");
 }
 
 }  // namespace gv::settings

@@ -30,39 +30,38 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
            "that an lstm remembers, centres of clusters, outputs of kernel_features");
   any.with("kind", {"kernel_features"})
       .add("gamma", GV_FIELD(gamma), {least_positive, 1e9},
-           "of the kernel exp(-gamma |x - z|^2), of which products of these outputs are an "
-           "estimate");
+           "gamma of the kernel exp(-gamma |x - z|^2), which products of the outputs estimate");
   const auto windows = any.with("kind", {"conv2d", "max_pool", "avg_pool"});
   windows.add("kernel", GV_FIELD(kernel), {1, 1024}, "side of the window");
   windows.add("stride", GV_FIELD(stride), {0, 1024}, "0 = 1 for conv2d, the kernel for pools");
   any.with("kind", {"conv2d", "max_pool"})
       .add("padding", GV_FIELD(padding), {0, 1024},
-           "zeros on each side, or for a pool places that are never the largest");
+           "zeros added on each side; for a pool, positions added that are never the largest");
   any.with("kind", {"conv2d"})
       .choice("convolution", GV_FIELD(convolution), named_choices(convolution_names),
-              "how it is computed; auto: the quickest for its shape");
+              "how the convolution is computed; auto: the fastest method for its shape");
   any.with("kind", {"group_norm"})
-      .add("groups", GV_FIELD(groups), {1, 65536}, "groups of channels");
+      .add("groups", GV_FIELD(groups), {1, 65536}, "number of groups of channels");
   any.with("kind", {"batch_norm"})
       .choice("statistics", GV_FIELD(statistics),
               named_choices(names_of<Statistics>({"local", "pooled"})),
-              "where models of peers are mixed: \"pooled\" mixes the running statistics as well, "
-              "\"local\" is refused");
+              "where models of peers are mixed: pooled = the running statistics are mixed as well; "
+              "local = such a config is refused");
   any.with("kind", {"dropout"})
       .add("rate", GV_FIELD(rate), {0, 0.999}, "probability that an activation is dropped");
   any.with("kind", {"dense", "layer_norm"})
-      .add("per_position", GV_FIELD(per_position), "at every position of a sequence by itself");
+      .add("per_position", GV_FIELD(per_position), "true = applied to each position separately");
   any.with("kind", {"dense"})
-      .add("tied", GV_FIELD(tied), "weights are the table of the embedding the model begins with");
+      .add("tied", GV_FIELD(tied), "true = weights are the table of the first layer, an embedding");
   any.with("kind", {"embedding"})
-      .add("vocabulary", GV_FIELD(vocabulary), {1, 1 << 24}, "ids are below this: 256 for bytes");
+      .add("vocabulary", GV_FIELD(vocabulary), {1, 1 << 24}, "number of ids; 256 for bytes");
   any.with("kind", {"attention"})
-      .add("heads", GV_FIELD(heads), {1, 1024}, "a divisor of the width");
+      .add("heads", GV_FIELD(heads), {1, 1024}, "number of heads; a divisor of the width");
   any.with("kind", {"dense", "conv2d", "max_pool", "avg_pool", "embedding", "attention"})
       .choice("split", GV_FIELD(split),
               named_choices(names_of<LayerSplit>({"auto", "none", "model", "rows"})),
               "how the members of a group share the layer: by its outputs, heads, channels or "
-              "tokens, by rows of images, or not at all; auto: as pays off; only with "
+              "tokens, by rows of images, or not at all; auto: whichever pays off; only with "
               "pipeline.group above 1");
   all.push_back({.key = "layers",
                  .meaning = "residual: what is added to the input, y = x + layers(x); stack: "
@@ -72,13 +71,15 @@ std::vector<Setting<LayerSpec>> make_layer_settings() {
                  .condition = any.with("kind", {"residual", "stack", "concat"}).condition,
                  .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },
                  .show = [](const LayerSpec& spec) { return to_string(spec.layers); }});
-  all.push_back({.key = "shortcut",
-                 .meaning = "what is added to layers(x) in place of the input, where the layers "
-                            "change its shape: a convolution with kernel = 1; none = the input",
-                 .type = "list of layers",
-                 .condition = any.with("kind", {"residual"}).condition,
-                 .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },
-                 .show = [](const LayerSpec& spec) { return to_string(spec.shortcut); }});
+  all.push_back(
+      {.key = "shortcut",
+       .meaning =
+           "layers whose output is added to layers(x) in place of the input, if the inner layers "
+           "change its shape, such as a convolution with kernel = 1; none = the input is added",
+       .type = "list of layers",
+       .condition = any.with("kind", {"residual"}).condition,
+       .read = [](const TomlValue&, LayerSpec&) { return std::nullopt; },
+       .show = [](const LayerSpec& spec) { return to_string(spec.shortcut); }});
   return all;
 }
 

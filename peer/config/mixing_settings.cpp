@@ -5,7 +5,7 @@
 namespace gv::settings {
 namespace {
 
-/// Text like key = "x", "y" or "z", which lists the choices that use MixRule::momentum.
+/// Returns text such as `key = "x", "y" or "z"`, with the choices that use MixRule::momentum.
 std::string with_momentum(std::string_view key, const auto& choices) {
   std::vector<std::string_view> names;
   for (const auto choice : choices) {
@@ -34,63 +34,68 @@ struct RoundKeys {
 
 /// Keys for the choice of neighbours and their weights.
 void RoundKeys::append_neighbours() const {
-  shared.choice("topology", GV_FIELD(mixing.rule.topology.kind), named_choices(topology_kinds),
-                "who is whose neighbour; `grapevine topology` shows each");
+  shared.choice(
+      "topology", GV_FIELD(mixing.rule.topology.kind), named_choices(topology_kinds),
+      "graph that determines the neighbours of each peer; `grapevine topology` shows each kind");
   shared.with("topology", {"random_regular", "base_k"})
       .add("topology_degree", GV_FIELD(mixing.rule.topology.degree), {0, 4095},
            "random_regular: neighbours of each peer, 0 = 4; base_k: partners in one round, 0 = 1");
   shared.with("topology", {"moshpit"})
-      .add("dimensions", GV_FIELD(mixing.rule.topology.dimensions), {1, 16}, "of the grid");
+      .add("dimensions", GV_FIELD(mixing.rule.topology.dimensions), {1, 16},
+           "dimensions of the grid");
   shared.with("topology", {"hosts"})
       .add("hosts_every", GV_FIELD(mixing.rule.topology.hosts_every), {hosts_every_min, 1e6},
-           "one round in this many is between hosts, the others inside");
+           "one round in this many is between hosts, and the others are within hosts");
   shared.add("lazy", GV_FIELD(mixing.rule.topology.lazy),
-             "keep half of one's own model in every round");
+             "every peer keeps half of its own model in every round");
   shared.choice("partners", GV_FIELD(mixing.rule.partners), named_choices(partner_kinds),
-                "who of the neighbours counts: all; one that each draws and hears, which hears it, "
-                "or both; or one by drawn pairs");
+                "which neighbours a peer mixes with in a round: neighbours = all; pull, push, both "
+                "= one that each peer draws, to receive from it, to send to it, or both; pairs = "
+                "one, by a random matching");
 }
 
 /// Keys for the content and encoding of a round's messages.
 void RoundKeys::append_messages() const {
   mixing.choice("kind", GV_FIELD(mixing.rule.kind), named_choices(mix_kinds),
-                "what is made of messages: docs/algorithms");
+                "how a peer uses the messages that it receives; docs/algorithms explains each");
   mixing.choice("order", GV_FIELD(mixing.rule.order), named_choices(mix_orders),
-                "send what local steps come to, or send first and step meanwhile");
-  mixing.add("period_steps", GV_FIELD(mixing.period_steps), {1, 1e6}, "local steps of a round");
+                "adapt_then_combine = send the result of the local steps; combine_then_adapt = "
+                "send first, and make the steps while messages travel");
+  mixing.add("period_steps", GV_FIELD(mixing.period_steps), {1, 1e6}, "local steps in a round");
   shared.add("gamma", GV_FIELD(mixing.rule.gamma), {least_positive, 10},
-             "how much of the way to the neighbours is gone");
+             "fraction of the way towards the neighbours that a model moves in a round");
   shared.add("alpha", GV_FIELD(mixing.rule.alpha), {0, 1},
              "weight of each neighbour; 0 = as the topology says");
   shared.choice("codec", GV_FIELD(mixing.rule.codec.kind), named_choices(codec_kinds),
-                "how numbers travel");
+                "encoding of the numbers in messages");
   shared.with("codec", {"top_k", "random_k"})
       .add("codec_fraction", GV_FIELD(mixing.rule.codec.fraction), {0, 1, true},
-           "the part of all numbers that travels");
+           "fraction of the numbers that is sent");
   shared.with("codec", {"qsgd"})
       .add("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
-           "sizes a number is rounded to, beside 0");
-  mixing.choice("memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
-                "what is kept of earlier messages, so that a codec may leave something out");
+           "number of magnitudes to which numbers are rounded, besides 0");
+  mixing.choice(
+      "memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
+      "what a peer remembers of earlier messages, so that the codec may leave something out");
 }
 
 /// Keys for guards against hostile neighbours.
 void RoundKeys::append_guard() const {
   shared.choice("guard", GV_FIELD(mixing.rule.guard.kind), named_choices(guard_kinds),
-                "what neighbours are believed");
+                "protection against hostile models of neighbours");
   const Keys guarded = shared.only_with("mixing.guard", "a guard", [](const Config& c) {
     return c.mixing.rule.guard.kind != GuardKind::none;
   });
   guarded.add("guard_radius", GV_FIELD(mixing.rule.guard.radius), {0, 1e9},
-              "of clips; 0 = by the distances of neighbours");
+              "radius of clips; 0 = computed from the distances of the neighbours");
   guarded.add("guard_hostile", GV_FIELD(mixing.rule.guard.hostile), {-1, 1000},
-              "this many of the neighbours may be hostile; -1 = fewer than half");
+              "number of neighbours that may be hostile; -1 = the largest number below half");
 }
 
-/// Keys for the correction of unlike data.
+/// Keys for corrections when data differ between peers.
 void RoundKeys::append_corrections() const {
   mixing.choice("correction", GV_FIELD(mixing.rule.correction), named_choices(mix_corrections),
-                "what is done about unlike data");
+                "replacement for plain momentum that helps if data differ between peers");
   mixing
       .only_with(
           "mixing.kind",
@@ -99,44 +104,47 @@ void RoundKeys::append_corrections() const {
             return traits_of(c.mixing.rule.kind).has_momentum ||
                    traits_of(c.mixing.rule.correction).has_momentum;
           })
-      .add("momentum", GV_FIELD(mixing.rule.momentum), {0, 0.9999}, "of these");
+      .add("momentum", GV_FIELD(mixing.rule.momentum), {0, 0.9999},
+           "momentum of the rule or correction");
   mixing.with("correction", {"quasi_global"})
       .add("smoothing", GV_FIELD(mixing.rule.smoothing), {0, 0.9999},
-           "share of its momentum that a round keeps");
+           "fraction of this momentum that a round keeps");
 }
 
 /// Keys for staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() const {
   mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
-             "begin a round without what neighbours sent in this many last rounds; -1 = never "
-             "wait");
+             "for how many of the last rounds messages of neighbours may be missing when a peer "
+             "begins a round; -1 = it never waits");
   mixing.add("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),
-             "a message counts 1 / (1 + its age in rounds)");
+             "true = the weight of a message is multiplied by 1 / (1 + its age in rounds)");
   mixing.add("weigh_by_samples", GV_FIELD(mixing.rule.weigh_by_samples),
-             "peers count by the samples of their shards; only push_sum can");
+             "true = each peer counts in proportion to the samples of its shard; only with kind = "
+             "\"push_sum\"");
   shared.add("fragments", GV_FIELD(mixing.rule.fragments), {1, 4096},
-             "a round is about one of this many pieces of the model");
+             "number of pieces that the model is cut into; each round concerns one of them");
   mixing
       .only_with("mixing.fragments", "fragments above 1",
                  [](const Config& c) { return c.mixing.rule.fragments > 1; })
       .choice("fragment_order", GV_FIELD(mixing.rule.fragment_order),
               named_choices(fragment_orders),
-              "which one: the next at all peers, that which changed most at each, or one that is "
-              "each peer's own to train");
+              "which piece: in_turn = the next one, the same at all peers; largest = the one that "
+              "changed most at each peer; own = the piece that is the peer's own, the only one "
+              "that it trains");
   mixing.with("topology", {"star", "tree"})
       .add("centre_rests", GV_FIELD(mixing.rule.centre_rests),
-           "the centre only mixes and does not train");
+           "true = the centre only mixes and does not train");
 }
 
 /// Keys for the outer step, and for stragglers.
 void RoundKeys::append_outer() const {
   mixing.choice("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
-                "what follows mixing every outer_every rounds");
+                "what peers do after the mixing of every outer_every-th round");
   const Keys slowmo = mixing.with("outer", {"slowmo"});
   slowmo.add("outer_every", GV_FIELD(mixing.rule.outer_every), {1, 1e6},
              "rounds between two outer steps");
   slowmo.add("outer_momentum", GV_FIELD(mixing.rule.outer_momentum), {0, 0.9999},
-             "of the outer step");
+             "momentum of the outer step");
   mixing
       .only_with("mixing.outer", "outer = \"slowmo\" or kind = \"noloco\"",
                  [](const Config& c) {
@@ -144,7 +152,7 @@ void RoundKeys::append_outer() const {
                    return rule.outer == MixOuter::slowmo || rule.kind == MixKind::noloco;
                  })
       .add("outer_learning_rate", GV_FIELD(mixing.rule.outer_learning_rate), {least_positive, 100},
-           "of the outer step");
+           "learning rate of the outer step");
 }
 
 }  // namespace
@@ -163,7 +171,7 @@ void append_mixing(Settings& all) {
   keys.append_pace();
   keys.append_outer();
   own.add("catch_up_rounds", GV_FIELD(mixing.catch_up_rounds), {1, 1e9},
-          "a peer that is this many rounds behind is sent a model");
+          "a peer that is this many rounds behind downloads a model");
 }
 
 }  // namespace gv::settings

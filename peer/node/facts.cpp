@@ -12,7 +12,7 @@ using Numbers = std::vector<std::pair<std::string_view, double>>;
 
 void add(Numbers&) {}
 
-/// Adds pairs of a name and a number; an optional number that is empty is left out.
+/// Adds pairs of a name and a number. Leaves out empty optional numbers.
 template <class Number, class... Rest>
 void add(Numbers& to, std::string_view name, const Number& number, const Rest&... rest) {
   if constexpr (std::is_arithmetic_v<Number>) {
@@ -36,27 +36,27 @@ Numbers numbers(const Pairs&... pairs) {
 FactText text(const MemberJoined& f) {
   return {
       .info = {"member_joined", "{peer} joined at {detail}",
-               "A peer of the allow-list was met for the first time since this process started.",
+               "This process has met a peer of the allow-list for the first time since it started.",
                ""},
       .numbers = numbers("view", f.view)};
 }
 FactText text(const MemberSuspected&) {
   return {.info = {"member_suspected", "{peer} is suspected: it has not answered probes",
-                   "If it does not answer within a few seconds it is declared dead.", ""}};
+                   "If it does not answer within a few seconds, it is declared dead.", ""}};
 }
 FactText text(const MemberRefuted&) {
   return {.info = {"member_refuted", "{peer} is alive after all",
-                   "A suspected peer has answered in time; it may be slow or its link lossy.", ""}};
+                   "A suspected peer answered in time. It may be slow, or its link lossy.", ""}};
 }
 FactText text(const MemberDead& f) {
   return {.info = {"member_dead", "{peer} is dead; {view} peers are left",
-                   "It did not answer for the suspicion time. The others train on without it.",
+                   "It was suspected and did not answer in time. The others train on without it.",
                    "Start the peer again with --resume if it was not meant to end."},
           .numbers = numbers("view", f.view)};
 }
 FactText text(const MemberLeft& f) {
   return {.info = {"member_left", "{peer} has left; {view} peers are left",
-                   "It ended in order, after a farewell.", ""},
+                   "It said goodbye to the others before it ended.", ""},
           .numbers = numbers("view", f.view)};
 }
 FactText text(const MemberReturned& f) {
@@ -72,26 +72,26 @@ FactText text(const SelfRefuted& f) {
   return {
       .info = {"self_refuted", "{detail}",
                "This process did not answer for a while: it was stopped, overloaded or cut off.",
-               "Look at the load of this machine and at its links if it happens often."},
+               "If it happens often, look at the load of this machine and at its links."},
       .detail = "others held us for " + std::string(to_string(f.held_for)),
       .numbers = numbers("incarnation", f.incarnation)};
 }
 FactText text(const MessageRefused&) {
   return {.info = {"message_refused", "a message of {peer} is refused: {reason}",
-                   "Only peers on the allow-list are heard, and only what a peer has signed is "
-                   "believed in its name. The message changes nothing.",
+                   "This peer listens only to peers on the allow-list, and believes a statement "
+                   "about a peer only if that peer has signed it. The message changes nothing.",
                    ""}};
 }
 FactText text(const OfferRefused&) {
   return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
-                   "The offering peer trains on and meets another partner. Reason `busy` is "
-                   "ordinary: one exchange at a time.",
+                   "The peer that offered the exchange trains on and meets another partner. The "
+                   "reason `busy` is ordinary, since a peer takes part in one exchange at a time.",
                    ""}};
 }
 FactText text(const ExchangeRefused&) {
   return {.info = {"exchange_refused", "{peer} refuses an exchange: {reason}",
-                   "This peer trains on and meets another partner. Reason `busy` is ordinary: one "
-                   "exchange at a time.",
+                   "This peer trains on and meets another partner. The reason `busy` is ordinary, "
+                   "since a peer takes part in one exchange at a time.",
                    ""}};
 }
 FactText text(const ExchangeAborted&) {
@@ -109,7 +109,7 @@ FactText text(const ExchangeUndecided&) {
 FactText text(const ExchangeResumed& f) {
   return {.info = {"exchange_resumed",
                    "the exchange with {peer} goes on at byte {bytes_received}: {reason}",
-                   "A lane broke or stalled; only the missing bytes are sent again.", ""},
+                   "A lane broke or stalled. Only the missing bytes are sent again.", ""},
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const ExchangeCommitted& f) {
@@ -127,24 +127,24 @@ FactText text(const ModelRefused& f) {
 }
 FactText text(const PeerQuarantined& f) {
   return {.info = {"peer_quarantined", "no exchanges with {peer} for {seconds} s: {reason}",
-                   "It has sent several bad models in a row. Other peers judge it for themselves.",
+                   "It has sent several bad models in a row. Other peers decide for themselves.",
                    "Look at the training of that peer."},
           .numbers = numbers("seconds", f.seconds)};
 }
 FactText text(const FetchAsked&) {
-  return {.info = {"fetch_asked", "a model is asked of {peer}",
-                   "This peer is new or far behind. The other one sends its model or refuses; then "
-                   "another source is asked.",
+  return {.info = {"fetch_asked", "this peer asks {peer} for a model",
+                   "This peer is new or far behind. The other one sends its model, or refuses; if "
+                   "it refuses, this peer asks another one.",
                    ""}};
 }
 FactText text(const FetchResumed& f) {
   return {.info = {"fetch_resumed", "the download goes on from {peer} at byte {bytes_received}",
-                   "It has the same model as the source before it.", ""},
+                   "This source has the same model as the source before it.", ""},
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const ModelFetched& f) {
   return {.info = {"model_fetched", "the model of {peer} at step {step} has arrived",
-                   "This peer trains on from it. Its source has only sent a copy.", ""},
+                   "This peer trains on from that model. Its source has only sent a copy.", ""},
           .numbers = numbers("step", f.step, "bytes", f.bytes)};
 }
 FactText text(const ModelServed& f) {
@@ -160,19 +160,19 @@ FactText text(const FetchRefused&) {
 }
 FactText text(const FetchSourceLost& f) {
   return {.info = {"fetch_source_lost", "the download from {peer} ended early: {reason}",
-                   "Another source is asked.", ""},
+                   "This peer asks another source.", ""},
           .numbers = numbers("bytes_received", f.bytes_received)};
 }
 FactText text(const FetchFailed&) {
   return {
       .info = {"fetch_failed", "no peer had a model to give",
-               "This peer trains on from the model that it has, or a ballot names a source.", ""},
+               "This peer trains on from its own model, or the next ballot names a source.", ""},
       .detail = "no peer had a model to give"};
 }
 FactText text(const TrainingBegan& f) {
   return {.info = {"training_began", "training begins at step {step} with {peers} peers",
-                   "Enough peers are there, or run.wait_max_s is over. Peers that come later join "
-                   "the training.",
+                   "Enough peers are there, or run.wait_max_s is over. Peers that come later can "
+                   "still join the training.",
                    ""},
           .numbers = numbers("step", f.step, "peers", f.peers)};
 }
@@ -182,33 +182,31 @@ FactText text(const BudgetDone& f) {
           .numbers = numbers("step", f.step)};
 }
 FactText text(const TargetMeasured& f) {
-  return {.info = {"target_measured",
-                   "this peer's model has {value} on the test data at step {step}: {detail}",
-                   "The accuracy, or R2 of data with targets. This peer was drawn as a judge, or "
-                   "others have measured the target, or this is the common model at the end. In a "
-                   "pipeline it carries the last stage, and has measured all stages on its part of "
-                   "the test data.",
-                   ""},
-          .detail = f.reached ? "the target is reached" : "below the target",
-          .numbers = numbers("value", f.value, "step", f.step)};
+  return {
+      .info = {"target_measured",
+               "this peer's model has {value} on the test data at step {step}: {detail}",
+               "The value is the accuracy, or R2 for data with targets. A peer measures if it was "
+               "drawn as a judge, if other peers have measured the target accuracy, or if this is "
+               "the common model at the end. In a pipeline the peers that carry the last stage "
+               "measure, each with all stages together on its part of the test data.",
+               ""},
+      .detail = f.reached ? "the target is reached" : "below the target",
+      .numbers = numbers("value", f.value, "step", f.step)};
 }
 FactText text(const TargetReached& f) {
-  return {
-      .info =
-          {"target_reached",
-           "training ends: {votes} of {peers} peers have measured the target accuracy",
-           "All peers stop, and the mean of their models is the common final one. In lockstep it "
-           "is the one that they have, and in a pipeline each has its stages of it. There the "
-           "peers "
-           "are the carriers of the last stage.",
-           ""},
-      .numbers = numbers("votes", f.votes, "peers", f.peers)};
+  return {.info = {"target_reached",
+                   "training ends: {votes} of {peers} peers have measured the target accuracy",
+                   "All peers stop, and the mean of their models is the common final model. With "
+                   "allreduce all peers have that model already. In a pipeline each peer has its "
+                   "stages of it, and the peers counted here are the carriers of the last stage.",
+                   ""},
+          .numbers = numbers("votes", f.votes, "peers", f.peers)};
 }
 FactText text(const FinaleBegan& f) {
   return {
       .info = {"finale_began",
                "training ends after {samples} samples of all peers: this peer stops at step {step}",
-               "It waits until all live peers have stopped, then their models are averaged.", ""},
+               "It waits until all live peers have stopped. Then their models are averaged.", ""},
       .numbers = numbers("step", f.step, "samples", f.samples)};
 }
 FactText text(const FinaleDone& f) {
@@ -219,20 +217,20 @@ FactText text(const FinaleDone& f) {
 }
 FactText text(const FinaleMissed&) {
   return {.info = {"finale_missed", "this peer came too late for the common mean",
-                   "The peers that have it left before this one could download it.",
+                   "The peers that have the common mean left before this peer could download it.",
                    "Take the model of another peer, or raise run.linger_s."}};
 }
 FactText text(const CatchingUp& f) {
   return {
       .info = {"catching_up", "this peer is far behind at step {step} and downloads a newer model",
-               "This peer was stopped or cut off for long. The others train on meanwhile, and one "
-               "of them sends its model.",
+               "This peer was stopped or cut off for a long time. The others train on meanwhile, "
+               "and one of them sends its model.",
                ""},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const TopologyUnfit& f) {
   return {.info = {"topology_unfit", "the topology does not fit {peers} peers",
-                   "Partners are drawn from all peers until it does.", ""},
+                   "Until it fits again, partners are drawn from all peers.", ""},
           .numbers = numbers("peers", f.peers)};
 }
 FactText text(const TopologyFits& f) {
@@ -242,8 +240,8 @@ FactText text(const TopologyFits& f) {
 }
 FactText text(const Exploited& f) {
   return {.info = {"exploited", "a copy of the better replica of {peer} replaces ours",
-                   "Population-based training: model, optimiser state and hyper-parameters were "
-                   "copied, and the latter changed a little.",
+                   "Population-based training has copied the model, optimiser state and "
+                   "hyper-parameters, and then varied the hyper-parameters a little.",
                    ""},
           .numbers = numbers("step", f.step, "source_step", f.source_step, "source_learning_rate",
                              f.source_learning_rate, "source_momentum", f.source_momentum,
@@ -252,12 +250,12 @@ FactText text(const Exploited& f) {
 }
 FactText text(const GenerationBegan& f) {
   return {.info = {"generation_began", "a generation of {peers} peers begins at step {step}",
-                   "All its peers have agreed on who takes part and from which step.", ""},
+                   "All its peers have agreed which peers take part and from which step.", ""},
           .numbers = numbers("ballot", f.ballot, "peers", f.peers, "step", f.step)};
 }
 FactText text(const GenerationEnded&) {
   return {.info = {"generation_ended", "the generation has ended",
-                   "A peer of it was lost or is missing something; a ballot follows.", ""}};
+                   "One of its peers was lost or lacks something. A ballot follows.", ""}};
 }
 FactText text(const CollectiveResumed& f) {
   return {
@@ -271,41 +269,42 @@ FactText text(const CollectiveResumed& f) {
 }
 FactText text(const StateAdopted& f) {
   return {.info = {"state_adopted", "the state of {peer} at step {step} replaces ours",
-                   "This peer was behind the others, or had other values than most of them. Now it "
-                   "has the same model as they.",
+                   "This peer was behind the others, or its values differed from those of the "
+                   "majority. Now it has the same model as they have.",
                    ""},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const ModelsDiffer& f) {
   return {
       .info = {"models_differ", "the model of {peer} differs from the majority's at step {step}",
-               "That peer has bad memory, bytes were corrupted on the way, or a member has sent it "
-               "something else than the others. It downloads the majority's model, or the stages "
-               "of it that differ.",
+               "The memory of that peer is bad, bytes were corrupted on their way, or a member has "
+               "sent it other values than the others. It downloads the majority's model, or the "
+               "stages that differ.",
                "Test the memory of that machine if it happens again, and look for a member that "
                "others refuse."},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const SumRefused&) {
   return {.info = {"sum_refused", "a sum is refused: {detail}",
-                   "Some contribution is missing from it, in it twice, not finite or far too "
-                   "large, or, in the common mean at the end, far longer than ours. The step is "
-                   "repeated.",
+                   "A contribution is missing from the sum, is in it twice, is not finite or is "
+                   "far too large. In the common mean at the end the reason may also be a model "
+                   "whose norm is far larger than ours. The step is repeated.",
                    ""}};
 }
 FactText text(const ModelHeld& f) {
-  return {.info = {"model_held",
-                   "step {step}: parameters would be absurdly large and are held at a bound",
-                   "It is a thousand times the largest parameter of the first model, or 1000. "
-                   "Training diverges, or a hostile peer makes up gradients or models. This is "
-                   "reported once, and again only after a change that stays below the bound.",
-                   "lower train.learning_rate; if the run was sound before, look for the peer that "
-                   "joined last, and take its key off the allow-list"},
-          .numbers = numbers("step", f.step)};
+  return {
+      .info = {"model_held",
+               "step {step}: parameters would be absurdly large and are held at a bound",
+               "The bound is a thousand times the largest parameter of the first model, or 1000. "
+               "Training diverges, or a hostile peer sends made-up gradients or models. This is "
+               "reported once, and again only after a change that stays below the bound.",
+               "lower train.learning_rate; if the run was sound before, look for the peer that "
+               "joined last, and take its key off the allow-list"},
+      .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {
-  return {.info = {"arrays_differ", "{peer} has given {detail}; so this peer leaves",
-                   "The programs make unlike calls, so no mean can be right any more.",
+  return {.info = {"arrays_differ", "{peer} has given {detail}, so this peer leaves",
+                   "The programs make different calls, so no mean can be right any more.",
                    "make the same calls, with arrays of the same lengths, in the programs of all "
                    "peers"},
           .detail = fmt::format("an array of {} numbers to call {}, and this peer one of {}",
@@ -314,80 +313,79 @@ FactText text(const ArraysDiffer& f) {
 }
 FactText text(const GradientNotFinite& f) {
   return {.info = {"gradient_not_finite", "step {step}: {detail}; it leaves the others",
-                   "Its contribution would have destroyed the model of every peer. `detail` names "
-                   "the codec that it was sent in.",
+                   "The contribution of this peer would have destroyed the model of every peer. "
+                   "`detail` names the codec in which it would be sent.",
                    "lower train.learning_rate or, with a lossy codec, the settings that the peer "
                    "prints; or look for broken samples in its shard"},
           .numbers = numbers("step", f.step)};
 }
 FactText text(const AlgorithmSwitched& f) {
   return {.info = {"algorithm_switched", "from step {step} on all peers use: {detail}",
-                   "The peers have agreed on this step, so all of them begin with the new settings "
-                   "at once.",
+                   "The peers have agreed on this step, so all of them begin to use the new "
+                   "settings at the same step.",
                    ""},
           .detail = f.settings,
           .numbers = numbers("settings_revision", f.settings_revision, "step", f.step)};
 }
 FactText text(const StageAdopted& f) {
   return {.info = {"stage_adopted", "this peer carries stage {stage} from step {step} on",
-                   "A stage had too few carriers, or the work was dealt out again. The others send "
-                   "their passes for this stage here.",
+                   "The stage had too few carriers, or the work was dealt out again. Other peers "
+                   "now send their passes for this stage to this peer.",
                    ""},
           .numbers = numbers("stage", f.stage, "step", f.step)};
 }
 FactText text(const RolledBack& f) {
   return {
       .info = {"rolled_back", "training goes back from step {from} to step {to}",
-               "A stage was lost with all its carriers; its newest copy is of the earlier step.",
-               "Set pipeline.copies or more replicas if that costs too much."},
+               "A stage was lost with all its carriers. Its newest copy is of the earlier step.",
+               "If that costs too much, lower pipeline.copy_every or use more replicas."},
       .detail = "a stage was lost with all its carriers",
       .numbers = numbers("from", f.from, "to", f.to)};
 }
 FactText text(const StageLost&) {
-  return {
-      .info = {"stage_lost",
-               "the peers here lack a stage of any one moment, or memory to share all stages out",
-               "Training waits until the missing stages are back, or more peers come.",
-               "start those that are missing with --resume, or more peers"},
-      .detail = "peers lack some stage, or memory for it"};
+  return {.info = {"stage_lost",
+                   "no version of the model has all its stages here, or the peers lack memory for "
+                   "all stages",
+                   "Training waits until the missing stages are back, or more peers come.",
+                   "start the missing peers with --resume, or start more peers"},
+          .detail = "peers lack some stage, or memory for it"};
 }
 FactText text(const LaneOpened& f) {
-  return {
-      .info = {"lane_opened", "a lane to {peer} is open ({detail})",
-               "Models and gradients travel between the two over it. In brackets is its kind.", ""},
-      .detail = f.kind};
+  return {.info = {"lane_opened", "a lane to {peer} is open ({detail})",
+                   "Models and gradients travel over this lane. Its kind is in brackets.", ""},
+          .detail = f.kind};
 }
 FactText text(const LaneClosed&) {
   return {.info = {"lane_closed", "{peer} has closed its lane",
-                   "It was idle, its place was needed, or the peer has ended. A new one is opened "
-                   "when there is something to send.",
+                   "The lane was idle, its place was needed, or the peer has ended. The two open a "
+                   "new lane when there is something to send.",
                    ""},
           .detail = "by the partner"};
 }
 FactText text(const LaneLost&) {
   return {.info = {"lane_lost", "the lane to {peer} is lost: {detail}",
-                   "Transfers go on over a new lane.", ""},
+                   "Transfers continue over a new lane.", ""},
           .reason = Reason::unreachable};
 }
 FactText text(const LaneRefused&) {
   return {
       .info = {"lane_refused", "no lane to {peer}: neither side could dial the other",
-               "Without a lane the two send each other no models. Both go on with other peers, and "
-               "try again later.",
+               "Without a lane the two peers cannot send each other models. Both go on with other "
+               "peers, and try again later.",
                "Give one of the two an address that the other can reach (--listen, --advertise)."},
       .reason = Reason::unreachable,
       .detail = "neither side could dial the other"};
 }
 FactText text(const LaneListenFailed&) {
   return {.info = {"lane_listen_failed", "no Unix socket for lanes: {detail}",
-                   "Peers of this host use TCP.", ""}};
+                   "Peers on this host use TCP instead.", ""}};
 }
 FactText text(const LinkRefused& f) {
   return {.info = {"link_refused", "a link is refused: {detail}",
-                   "A connection came from a stranger, from a peer that is not on the allow-list, "
-                   "or with bytes that are no message. Nothing of it is read further, and the "
-                   "training does not notice it.",
-                   "Add its key to authorized_peers if it should take part."},
+                   "The connection came from a stranger, from a peer that is not on the "
+                   "allow-list, or with bytes that are no message. This peer reads nothing more "
+                   "from it, and training is not affected.",
+                   "If that peer should take part, add its key to authorized_peers."},
           .reason = Reason::unknown_peer,
           .numbers = numbers("refused", f.refused)};
 }
@@ -400,37 +398,37 @@ FactText text(const HelloRefused& f) {
           .detail = f.difference};
 }
 FactText text(const JoinFailed&) {
-  return {
-      .info = {
-          "join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
-          "The peer there is not up yet, cannot be reached, or one of the two does not have the "
-          "other's key. This peer tries on, and the others notice nothing.",
-          "Check the address, and that the peer there runs. Of a run with lists, check that each "
-          "side has the other's key in its authorized_peers."}};
+  return {.info = {
+              "join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
+              "The peer there is not running yet or cannot be reached, or one of the two lacks the "
+              "other's key. This peer keeps trying, and the others are not affected.",
+              "Check the address, and that the peer there is running. If the run uses allow-lists, "
+              "check that each of the two has the other's key in its authorized_peers."}};
 }
 FactText text(const NotReachable&) {
   return {.info = {"not_reachable", "no peer could dial this peer back at {detail}",
-                   "The others answer over the connections that this peer has opened. A peer that "
-                   "cannot be dialled either is met through a third one.",
+                   "The others answer over the connections that this peer has opened. If another "
+                   "peer cannot be dialled either, the two meet through a third one.",
                    "advertise an address the others can reach with --advertise HOST:PORT, or leave "
                    "--listen out to dial out only"},
           .reason = Reason::unreachable};
 }
 FactText text(const KeyUsedTwice&) {
   return {.info = {"key_used_twice", "two processes take turns with the key of {peer}",
-                   "Each of the two looks like the other one started again, so exchanges with "
-                   "either are cut off again and again.",
+                   "To others, each of the two processes looks like a restart of the other, so "
+                   "exchanges with both are cut off again and again.",
                    "stop one of them, or give it a key of its own"}};
 }
 FactText text(const FrameNotSent&) {
-  return {.info = {"frame_not_sent", "a message to {peer} was not sent: {detail}",
-                   "It was too long or could not be encoded. The link stays, and the other peer "
-                   "gets later messages.",
-                   "Report it with this line of the log: a sound program makes no such message."}};
+  return {
+      .info = {"frame_not_sent", "a message to {peer} was not sent: {detail}",
+               "The message was too long or could not be encoded. The link stays open, and the "
+               "other peer gets later messages.",
+               "Report it with this line of the log. A correct program makes no such message."}};
 }
 FactText text(const UnsoundMessage& f) {
-  return {.info = {"unsound_message", "{peer} sent what cannot be right: {detail}",
-                   "Nothing of the message is believed, and it counts against the peer's key.",
+  return {.info = {"unsound_message", "{peer} sent something that cannot be right: {detail}",
+                   "Nothing in the message is believed, and it counts against the sender's key.",
                    "If that peer is yours, look at its version and at who else has its key."},
           .peer = f.peer,
           .detail = f.why};
@@ -448,7 +446,7 @@ FactText text(const EquivocationProved& f) {
 FactText text(const LinkQuarantined& f) {
   return {.info = {"link_quarantined", "no link with {peer} for {seconds} s: {detail}",
                    "It has sent what no sound peer sends: several unsound messages, or values that "
-                   "are not finite or far too long. Its links are cut.",
+                   "are not finite or far too large. Its links are cut.",
                    "Take its key off the allow-list if you do not trust that machine any more."},
           .peer = f.peer,
           .detail = f.why,
@@ -462,23 +460,23 @@ FactText text(const EventsLost& f) {
 }
 FactText text(const TicketRedeemed& f) {
   return {.info = {"ticket_redeemed", "{detail} has joined by a ticket of this peer",
-                   "The peer has proved that it has the ticket, and has got a certificate. The "
-                   "others hear of it and let it take part.",
+                   "The new peer has proved that it has the ticket, and has received a "
+                   "certificate. The others learn of it and let it take part.",
                    "If you do not know it, take its certificate away with `grapevine revoke`."},
           .detail = f.name};
 }
 FactText text(const TicketRefused& f) {
   return {
       .info = {"ticket_refused", "a guest is refused: {detail}",
-               "Someone has a ticket of this peer that is no longer good, or asks for something "
+               "Someone has a ticket of this peer that is no longer valid, or asks for something "
                "that a ticket does not give. The guest learns the reason and nothing else.",
                "Make a new ticket with `grapevine invite` if it should take part."},
       .detail = f.why};
 }
 FactText text(const CertificateRevoked& f) {
   return {.info = {"certificate_revoked", "the certificate of {detail} has been revoked",
-                   "A peer that may invite has taken it away for good. All peers cut their links "
-                   "with that key as soon as they hear of it.",
+                   "A peer that may invite has revoked it permanently. All peers cut their links "
+                   "with that key as soon as they learn of it.",
                    "If it should take part again, let it join by a new ticket in a new folder."},
           .detail = f.name};
 }
@@ -490,12 +488,12 @@ FactText text(const AllowListRead&) {
 }
 FactText text(const AllowListRefused&) {
   return {.info = {"allow_list_refused", "the allow-list was not read: {detail}",
-                   "The one before stays in force.", "Correct the file and send SIGHUP again."}};
+                   "The previous list stays in force.", "Correct the file and send SIGHUP again."}};
 }
 FactText text(const Resumed& f) {
   return {.info = {"resumed", "the run resumes at step {step} from {detail}",
-                   "The peer takes its model and its optimiser's state from there. If the others "
-                   "are far ahead, it downloads a newer model.",
+                   "The peer takes its model and its optimiser's state from that checkpoint. If "
+                   "the others are far ahead, it downloads a newer model.",
                    ""},
           .detail = f.from,
           .numbers = numbers("step", f.step, "stages", f.stages)};
@@ -507,11 +505,11 @@ FactText text(const ResumedFromNothing& f) {
 }
 FactText text(const CheckpointRefused&) {
   return {.info = {"checkpoint_refused", "a checkpoint is refused: {detail}",
-                   "The one before is used.", ""}};
+                   "The previous checkpoint is used.", ""}};
 }
 FactText text(const SaveFailed&) {
   return {.info = {"save_failed", "checkpoint not written: {detail}",
-                   "Training goes on; older checkpoints stay.",
+                   "Training goes on, and older checkpoints stay.",
                    "Free some space on that disk, or make the folder writable."}};
 }
 FactText text(const TrainingFailed&) {
@@ -520,7 +518,8 @@ FactText text(const TrainingFailed&) {
                    "Remove the cause and start the peer again with --resume."}};
 }
 FactText text(const SettingsRevisionNotWritten&) {
-  return {.info = {"settings_revision_not_written", "the settings switched to could not be written",
+  return {.info = {"settings_revision_not_written",
+                   "the new settings of a switch could not be written",
                    "After a restart the peer would begin with the settings of its config.",
                    "Free some space on that disk, or make the folder writable."}};
 }
