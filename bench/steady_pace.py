@@ -1,27 +1,16 @@
 #!/usr/bin/env python3
-# Whether peers keep their pace while their model becomes sure of its answers.
+# Shows whether peers keep their pace while their model becomes sure of its answers.
 """Four peers train an easy task by gossip for two minutes; their pace is printed for each ten seconds.
 
 Example: bench/steady_pace.py --binary build/release/grapevine
 """
 import argparse
+import pathlib
 import time
 
-from launched_peers import launched, pace, status
+from launched_peers import launched, pace, status, with_settings
 
-CONFIG = """
-[run]
-mode = "gossip"
-seed = 1
-steps = 1000000000
-[data]
-kind = "generated"
-[data.generated]
-samples = 40000
-[train]
-batch = 32
-learning_rate = 0.01
-"""
+CONFIG = pathlib.Path(__file__).resolve().parent.parent / "configs" / "default.toml"
 
 
 def main():
@@ -31,7 +20,8 @@ def main():
     parser.add_argument("--windows", type=int, default=12)
     parser.add_argument("--window-s", type=float, default=10)
     options = parser.parse_args()
-    with launched(options.binary, CONFIG, options.peers) as folders:
+    endless = with_settings(CONFIG.read_text(), [("run", "epochs", None), ("run", "steps", 1_000_000_000)])
+    with launched(options.binary, endless, options.peers) as folders:
         began, paces = time.monotonic(), []
         before = [status(options.binary, folder) for folder in folders]
         for _ in range(options.windows):

@@ -32,7 +32,7 @@ constexpr double lag_s = 10;
 constexpr double idle_max_s = 3;
 constexpr double idle_slack_s = 15;
 /// An idle peer helps a peer that needs longer than `helps_for_s` plus the time of two of the idle
-/// peer's chunks. It begins within a second.
+/// peer's chunks. It begins within a second; the check allows `helps_within`.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
 /// All other peers know a peer's pace once the peer itself has known it for this time.

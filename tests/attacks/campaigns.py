@@ -362,9 +362,9 @@ HELD_S, SETTLE_S, FLOOD_S = 2, 2, 4
 
 
 def attack_ports(targets, orders, told):
-    """Opens RATE connections each second to the target that was ordered last, and holds each for up to HELD_S. Besides
-    it holds idle connections, at first to all targets, and opens as many anew in each minute, because peers end them.
-    For each order it tells how many connections a second it opened since the last one."""
+    """Opens RATE connections each second to the target that was ordered last, and holds each for up to HELD_S. It also
+    holds IDLE idle connections to each target. Peers close these, so it replaces as many in each minute. With each new
+    order it reports how many connections a second it has opened since the previous one."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     is_opened = {0, errno.EINPROGRESS}
 
@@ -421,7 +421,7 @@ def begun(target, *arguments):
 
 @contextlib.contextmanager
 def attacker_of(targets):
-    """A function that turns the flood to another target, and returns the connections a second since it did so last."""
+    """Yields a function that turns the flood to a target and returns the rate of connections since its last call."""
     heard, orders = multiprocessing.Pipe(duplex=False)
     process, said = begun(attack_ports, targets, heard)
     said.recv()
