@@ -19,15 +19,15 @@
 namespace gv {
 
 /// Appends values one after another. Numbers are little-endian in their full width. An optional
-/// begins with one byte that says whether it has a value; a text or a list begins with its 32-bit
+/// begins with one byte that says whether it has a value; a string or a list begins with its 32-bit
 /// length. A struct's fields follow in the order of their declaration. In a struct with varints
 /// (see HasVarints), 64-bit numbers and lengths are written in groups of seven bits, lowest group
-/// first; every group but the last has its highest bit set. (The wire lays out fields in the same
-/// way.) Two values of one type have the same bytes only if they are equal.
+/// first. Every group but the last has its highest bit set. (Network messages use the same layout.)
+/// Two values of one type have the same bytes only if they are equal.
 class CanonicalBytes {
  public:
-  /// `domain` names the purpose of the bytes and a version. Bytes of one domain are never valid in
-  /// another.
+  /// `domain` names the purpose and the version of the encoding. Bytes of one domain are never
+  /// valid in another.
   explicit CanonicalBytes(std::string_view domain) {
     bytes_.reserve(bytes_usual);
     add(domain);

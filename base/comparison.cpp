@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t width = 16;
 
-/// Writes theirs - ours to `difference`, and adds the squares of all three to 16 partial sums each.
-/// `n` must be a multiple of 16.
+/// Writes theirs - ours to `difference`. Adds the squares of each array's elements to the 16
+/// partial sums of that array. `n` must be a multiple of 16.
 GV_WIDE void compare_rows(const float* __restrict theirs, const float* __restrict ours,
                           float* __restrict difference, std::size_t n,
                           double* __restrict theirs_sums, double* __restrict ours_sums,

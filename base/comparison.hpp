@@ -10,7 +10,7 @@ namespace gv {
 /// Compares two models piece by piece in one pass over memory. Squares are summed in double
 /// precision in 16 interleaved partial sums, chosen by an element's position in the whole model.
 /// The result therefore depends neither on how the model was cut into pieces nor on the sign of the
-/// differences, and both ends of an exchange get the same bits.
+/// differences. So both ends of an exchange get the same bits.
 class Comparison {
  public:
   /// Takes the next elements of both models and writes theirs - ours. All three spans have the same

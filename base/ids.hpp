@@ -1,4 +1,4 @@
-// Strong identifiers, so that two integers cannot be swapped.
+// Identifiers with types of their own, so that an id cannot be confused with another integer.
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 namespace gv {
 
-/// The largest magnitude allowed in a gradient that is sent or applied. A model that learns never
-/// comes near it, and optimisers compute only finite results from such gradients.
+/// The largest magnitude allowed in a gradient that is sent or applied. The gradients of a model
+/// that learns are far smaller. Optimisers compute only finite results from such gradients.
 inline constexpr float largest_gradient = 0x1p40F;
 
 /// The largest magnitude allowed in an array that a program averages with its peers, both before

@@ -26,7 +26,8 @@ struct OneOf<T, std::variant<Alternatives...>>
 template <class T, class Variant>
 concept IsOneOf = OneOf<T, Variant>::value;
 
-/// Moves the object at `value` into a new variant. `index` gives the object's type.
+/// Moves the object at `value` into a new variant. `index` is the place of the object's type among
+/// the alternatives.
 template <class Variant, std::size_t Index = 0>
 Variant variant_from(std::size_t index, void* value) {
   if constexpr (Index + 1 < std::variant_size_v<Variant>) {

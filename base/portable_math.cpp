@@ -37,7 +37,7 @@ double natural_logarithm(double x) {
     mantissa *= 2;
     --exponent;
   }
-  // log m = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m - 1) / (m + 1), which is below 0.172.
+  // log m = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m - 1) / (m + 1), where |s| < 0.172.
   const double s = (mantissa - 1) / (mantissa + 1);
   double series = 0;
   for (int k = 23; k > 1; k -= 2) series = (series + 1.0 / k) * (s * s);

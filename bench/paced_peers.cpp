@@ -1,7 +1,7 @@
 // The grapevine binary, except that each peer's steps take a given time. The peer sleeps for most
-// of that time, so that many peers fit on a machine with few processors. The environment gives the
-// times by shard number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's folder
-// holds the start of the peer's first step in seconds since 1970.
+// of that time, so that many peers fit on a machine with few processors. The times are read from
+// the environment, by shard number: STEP_SECONDS="0.005,0.005,0.02". The file `began` in the peer's
+// folder holds the start of the peer's first step in seconds since 1970.
 #include <fmt/format.h>
 
 #include <algorithm>

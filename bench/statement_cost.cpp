@@ -20,8 +20,8 @@ namespace gv {
 namespace {
 
 constexpr Duration latency = std::chrono::milliseconds(5);
-/// Bytes that a statement's number and signature add to a member entry. The key's bytes are
-/// subtracted, because entries had a key already.
+/// Bytes that a statement's number and signature add to a member entry. The bytes of a key are
+/// subtracted, because an entry without a statement also has a key.
 constexpr std::size_t added_bytes = sizeof(std::uint64_t) + sizeof(Signature) - sizeof(PublicKey);
 
 struct Counts {

@@ -1,5 +1,5 @@
 // The grapevine binary, except that passes through the stages of a pipeline take a given time and
-// compute nothing. The environment gives the times: PASS_SECONDS="forward,backward by
+// compute nothing. The times are read from the environment: PASS_SECONDS="forward,backward by
 // inputs,backward by weights". The file `runs` in the peer's folder gets a line for each run with
 // its number and its time in seconds.
 #include <fmt/format.h>

@@ -19,7 +19,7 @@
 
 namespace gv {
 
-/// Throws the exception with which the parser library ends a program inside a callback.
+/// Throws the exception by which a callback tells the parser library to end the program.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
 
 /// Number of arguments of `launch` that make up the user's program, including the `--` before it. 0

@@ -17,7 +17,8 @@ namespace gv {
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
-/// Adds `grapevine completions`, which covers all commands that `app` has when it runs.
+/// Adds `grapevine completions`, which covers all commands that `app` has by the time the command
+/// runs.
 void add_completions(CLI::App& app);
 /// Adds `grapevine create`. `hooks` are passed to the peer that the command runs, as for `join` and
 /// `peer`.

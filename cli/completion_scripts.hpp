@@ -11,7 +11,8 @@ class App;
 namespace gv {
 
 /// Returns the script for `shell`, which is bash, zsh or fish; an empty string for any other shell.
-/// It completes commands, options and the values of options, and files everywhere else.
+/// The script completes commands, options and the values of options; everywhere else it completes
+/// file names.
 std::string completion_script(const CLI::App& app, std::string_view shell);
 
 }  // namespace gv

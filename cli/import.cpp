@@ -48,7 +48,7 @@ void keep_prefix(const std::string& prefix, ModelContents& model) {
   for (Tensor& tensor : model.tensors) tensor.name.erase(0, prefix.size());
 }
 
-/// Prints the number of tensors and elements, their types, and what is left out.
+/// Prints the number of tensors and elements, their types, and the names of omitted entries.
 void describe(const std::string& file, const ModelContents& model) {
   std::size_t numbers = 0;
   std::map<std::string_view, std::size_t> types;
@@ -126,8 +126,8 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
 }
 
 /// Gives the tensors of a Hugging Face GPT-2 the names that the built-in transformer (as in
-/// `model`, if given) uses. Leaves other models unchanged. Returns the reason if a GPT-2 cannot be
-/// renamed.
+/// `model`, if given) uses. Leaves other models unchanged. Returns the reason if the tensors of a
+/// GPT-2 cannot be renamed.
 Problems rename_gpt2(const ImportOptions& options, const Model* model, ModelContents& read) {
   if (!is_gpt2(read.tensors)) return {};
   RenamedTensors renamed =

@@ -16,8 +16,9 @@
 namespace gv {
 namespace {
 
-/// Asks the live peer at the patient's address. That peer must admit our key, but this does not
-/// make us a member of its swarm. Returns nullopt and adds a problem if the peer does not answer.
+/// Asks the live peer at the given address for its ledger. That peer must admit our key, but asking
+/// does not make us a member of its swarm. Returns nullopt and adds a problem if the peer does not
+/// answer.
 std::optional<PeerDocument> ask_for_ledger(Patient& patient, Problems& problems) {
   const std::string& address = patient.other.address;
   const Diagnoses reached = judge_control_port(probe_connection(address, true));

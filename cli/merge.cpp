@@ -34,7 +34,7 @@ struct MergeOptions {
   std::string out = "model.safetensors";
 };
 
-/// A peer's parameter files, whole or by stage, newest first.
+/// A peer's parameter files, each of the whole model or of one stage, newest first.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = parameter_files(folder / "checkpoints");
   std::error_code ignored;

@@ -34,7 +34,7 @@ struct PlanOptions {
   std::string config;
   /// The user's text: a number, or a file that describes the peers. Empty: the config's number.
   std::string peers_text;
-  std::size_t samples = 0;  ///< Samples in a step of a file's peers; 0: the config's number.
+  std::size_t samples = 0;  ///< Samples in a step, for a file of peers; 0: the config's number.
   bool as_json = false;     ///< Print JSON. Needs a file of peers.
   std::size_t peers = 0;    ///< Number of peers; 0: the config's number.
   /// Speeds of the peers relative to this machine. Empty: all are as fast as this machine.
@@ -57,11 +57,11 @@ constexpr std::size_t peers_max = 256;
 
 double ms(double seconds) { return 1e3 * seconds; }
 
-/// A cut of the model, the peers that carry its stages, and the time of a step.
+/// A cut of the model, the peers that compute its stages, and the time of a step.
 struct Plan {
   StagesSpec spec;
   std::vector<StageProfile> stages;
-  std::vector<std::vector<std::uint32_t>> carriers;   ///< The peers that carry each stage.
+  std::vector<std::vector<std::uint32_t>> carriers;   ///< The peers that compute each stage.
   std::vector<std::vector<std::uint32_t>> stages_of;  ///< The stages of each peer.
   PipelineSchedule schedule;
   PipelineCosts costs;
@@ -344,7 +344,7 @@ double memory_bytes(const Question& question, const Plan& plan, std::size_t stag
          networks * profile.network_bytes + flights * profile.input_bytes;
 }
 
-/// The fraction of the step during which a peer that carries the stage works on it.
+/// The fraction of the step during which a peer of the stage works on that stage.
 double busy_part(const Plan& plan, std::uint32_t stage) {
   double busy = 0;
   for (const auto& worker : plan.predicted.workers) {
@@ -445,7 +445,7 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
   return found;
 }
 
-/// The fastest valid plan of the profile's cuts and their neighbours, apart from the given cut;
+/// The fastest valid plan among the profile's cuts and their neighbours, without the given cut;
 /// nullopt if there is none. Measures neighbours only within `seconds`. Measurements are needed
 /// because a stage may take less or more time than the sum of its layers.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,

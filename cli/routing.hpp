@@ -15,8 +15,9 @@ namespace gv {
 /// True for the placeholder of a machine that was lost.
 constexpr bool is_lost(std::string_view machine) { return machine == "-"; }
 
-/// The newest readable checkpoint in a peer's folder, with a note about newer unreadable ones. If
-/// none is readable, returns the newest one. If `name` is not such a folder, returns `name`.
+/// Returns the newest readable checkpoint in the folder of a peer, and prints a note to stderr
+/// about each newer, unreadable one. If none is readable, returns the newest. If `name` is not such
+/// a folder, returns `name`.
 std::string model_file_at(const std::string& name);
 
 struct RoutedScore {

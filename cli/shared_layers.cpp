@@ -23,7 +23,7 @@ namespace {
 /// With more peers than this, searching for plans with stages takes too long.
 constexpr std::size_t staged_peers_max = 8;
 constexpr std::size_t stages_max = 8;
-/// Numbers of micro-batches are tried in powers of two up to this one.
+/// The largest number of micro-batches that is tried. All numbers tried are powers of two.
 constexpr std::size_t micro_batches_max = 16;
 
 std::size_t samples_of(const Config& config) {

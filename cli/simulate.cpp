@@ -283,7 +283,7 @@ int Run::run() {
   return are_written ? 0 : 1;
 }
 
-/// Prints a pipeline's speed and bubble, and the bubble that its schedule alone would have.
+/// Prints a pipeline's speed and bubble, and the bubble that its schedule alone would cause.
 void Run::print_runs(const PipelineOptions& options) const {
   const double each = runs_.seconds_each();
   if (each == 0) return;

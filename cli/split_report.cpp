@@ -78,8 +78,8 @@ const char* meaning_of(const SplitReport& report, const SplitPlan& plan, std::si
   return "";
 }
 
-/// The peers that carry layer `i`, each with its number of samples, micro-batches, grains, rows or
-/// slices. For example "desk 32, tower 32".
+/// The peers that compute layer `i`, each with its number of samples, micro-batches, grains, rows
+/// or slices. For example "desk 32, tower 32".
 std::string carriers_of(const SplitReport& report, const SplitPlan& plan, std::size_t i) {
   const PlannedLayer& layer = plan.layers[i];
   const SplitGroup& group = plan.groups[layer.state.group];

@@ -17,7 +17,7 @@ struct SplitReport {
   std::string peers_file;
   std::vector<ModelPiece> pieces;
   SplitQuestion question;
-  NamedPins pins;                  ///< All pins in the config, also those of peers outside the
+  NamedPins pins;                  ///< All pins in the config, including those of peers outside the
                                    ///< file.
   std::vector<SplitPlan> best;     ///< The best and the second-best plan overall.
   std::vector<SplitPlan> samples;  ///< The best plans that share only samples; empty if none fits.

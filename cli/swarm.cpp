@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 /// A world that uses more processor time than this counts as endless.
 constexpr time_t processor_seconds_max = 120;
 
-/// Requests a SIGPROF after this much processor time; 0 cancels the request.
+/// Requests a SIGPROF after this many seconds of processor time; 0 cancels the request.
 void limit_processor(time_t at_most) {
   const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = at_most, .tv_usec = 0}};
   ::setitimer(ITIMER_PROF, &limit, nullptr);

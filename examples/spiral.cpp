@@ -95,7 +95,7 @@ Sample draw(std::mt19937& random) {
   return {{2 * radius * std::cos(angle), 2 * radius * std::sin(angle)}, arm};
 }
 
-/// Adds the gradient of a sample's loss, divided by `batch`, to `gradient` if that is given.
+/// Adds the gradient of a sample's loss, divided by `batch`, to `gradient` unless it is null.
 /// Returns the loss, and whether the arm with the highest score is the right one.
 std::pair<double, bool> learn(const Network& model, const Sample& sample, Network* gradient) {
   std::array<float, hidden> h;

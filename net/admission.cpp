@@ -67,7 +67,7 @@ struct Door {
   zmq::socket_t dealer, events;
 };
 
-/// What is wrong with an answer that is not a refusal; empty if nothing is wrong.
+/// The fault in an answer that is not a refusal; empty if there is none.
 std::string unsound(const JoinAnswer& answer, const Ticket& ticket, const KeyPair& own) {
   const bool is_ours = !answer.certificates.empty() &&
                        answer.certificates.front().key == own.public_key &&

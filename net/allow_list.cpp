@@ -18,7 +18,7 @@ constexpr const char* zap_endpoint = "inproc://zeromq.zap.01";
 constexpr const char* domain = "grapevine";
 
 /// The value of ZMQ_ZAP_ENFORCE_DOMAIN, which ZeroMQ's header hides in builds without draft
-/// interfaces, although the library knows it. Without this option, a server with no ZAP handler
+/// interfaces, although the library supports it. Without this option, a server with no ZAP handler
 /// admits every key.
 constexpr int enforce_domain_option = 93;
 

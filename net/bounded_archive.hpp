@@ -165,7 +165,7 @@ class BoundedInputArchive
     throw ArchiveError("it goes on for " + std::to_string(bytes_.size()) + " bytes after its end");
   }
 
-  /// Called by Cereal around every object.
+  /// Called when Cereal begins to read an object.
   void enter() {
     if (++depth_ > archive_depth_max) {
       throw ArchiveError("it is nested deeper than " + std::to_string(archive_depth_max) +
@@ -237,8 +237,8 @@ void serialize(Archive& archive, cereal::NameValuePair<T>& pair) {
 
 }  // namespace gv
 
-// Cereal would accept any number for an enumeration. Because of this, an enumeration compiles only
-// if it has its own `load`, which checks the value.
+// Cereal would accept any number for an enumeration. With this specialisation, an enumeration
+// compiles only if it has its own `load`, which checks the value.
 template <gv::BoundedArchive Archive, class Enum>
 requires std::is_enum_v<Enum>
 struct cereal::specialize<Archive, Enum, cereal::specialization::non_member_load_save>

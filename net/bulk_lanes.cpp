@@ -151,7 +151,7 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (found == lanes.end()) found = lanes.emplace(peer, Lane{.peer = peer}).first;
   Lane& lane = found->second;
   const bool waiting = lane.state == Lane::State::invited || lane.state == Lane::State::dialling;
-  // If both sides invite at once, the smaller lane number wins. Both know both numbers. An
+  // If both sides invite at once, the smaller lane number wins. Both sides know both numbers. An
   // invitation shows that the peer needs no relay.
   if (waiting && !lane.relay && lane.id < theirs.lane) return;
   if (waiting) give_up(lane);

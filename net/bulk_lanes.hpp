@@ -76,7 +76,8 @@ class BulkLanes {
     // The callbacks below are for lanes through a third peer. Without them, there are no such
     // lanes.
 
-    /// Sends a step towards a relayed lane over the control link.
+    /// Sends a step towards a relayed lane over the control link. Returns false if it cannot be
+    /// sent.
     std::function<bool(PeerId, const RelayStep&)> send_relay = {};
     /// True if we have a link to the peer, which then needs no relay.
     std::function<bool(PeerId)> is_linked = {};
@@ -86,8 +87,8 @@ class BulkLanes {
     /// though it cannot reach us. Returns false if dialling makes no sense, or was tried a moment
     /// ago.
     std::function<bool(PeerId)> dial_directly = {};
-    /// The secret for a stream that only the given peer and we can compute; nullopt if the peer may
-    /// not take part.
+    /// The secret for a stream that only the given peer and we can compute; nullopt if we may not
+    /// open a relayed lane to the peer.
     std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
   };
 
@@ -123,9 +124,9 @@ class BulkLanes {
   void send(Transfer transfer);
   void cancel(const Cancel& cancel);
 
-  /// Sends a small message on an open lane, ahead of the blocks. This costs both ends half the
-  /// wake-ups of a control link. Returns false, and sends nothing, if no lane to the peer is open
-  /// or too many messages are waiting on it.
+  /// Sends a small message on an open lane, ahead of the blocks. This costs both ends half as many
+  /// wake-ups as a control link would. Returns false, and sends nothing, if no lane to the peer is
+  /// open or too many messages are waiting on it.
   bool send_message(PeerId to, const Message& message);
 
   /// Call when an answer from the peer is overdue. Gives up the peer's lane as broken if nothing

@@ -53,7 +53,7 @@ void ControlLinks::Impl::tend_joins() {
   const auto now = Clock::now();
   for (Join& join : joins) {
     if (now - join.sought > options.handshake_deadline) {
-      // The keys being tried have had time for a whole handshake. If there are more keys than
+      // The keys being tried have had time for a complete handshake. If there are more keys than
       // places, the next keys get their turn.
       if (join.name.empty() && links.size() > joins_max) join.dealers.clear();
       seek(join);

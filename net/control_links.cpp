@@ -30,8 +30,9 @@ constexpr std::size_t shows_max = 32;
 /// Limit on the frames of all guests that use one key. Many machines may join with one ticket at
 /// once.
 constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
-/// A late message from a dead process can make its session seem to return once. More returns mean
-/// that two processes use one key.
+/// This many returns of earlier sessions in a row mean that two processes use one key. A late
+/// message from a dead process causes at most two: its session seems to return, and then the live
+/// one.
 constexpr int returns_max = 3;
 
 /// Returns the address in the form that ZeroMQ dials, with the source address if one is given.
@@ -494,7 +495,8 @@ void ControlLinks::Impl::housekeeping() {
     } else if (dealer.up && !dealer.asked && dealer.used > dealer.heard &&
                now - dealer.heard > link_silence_max) {
       // The other side may send over a connection of its own, so silence proves nothing yet. A
-      // hello carries all common settings and would take a hundred times as many bytes.
+      // hello, which contains all common settings, would take a hundred times as many bytes as this
+      // check.
       put(*dealer.watch, encode(LinkCheck{}));
       dealer.asked = now;
     } else if (!dealer.up && now - dealer.dialled > dial_again_after) {

@@ -13,8 +13,8 @@ namespace gv {
 namespace {
 
 constexpr auto self_test_patience = std::chrono::seconds(10);
-/// Reports about connections are read at most this often. Strangers can cause any number of them,
-/// and otherwise each one would wake the loop.
+/// Shortest time between two readings of the reports about connections. Strangers can cause any
+/// number of reports, and without a pause each of them would wake the loop.
 constexpr auto monitor_rest = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -155,7 +155,7 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
     return;
   }
   if (found == links.end()) {
-    // The key had a certificate once, but is no longer on the list.
+    // The key was on the list when the connection began, but no longer is.
     refuse(key ? std::optional(peer_id(*key)) : std::nullopt, "its key is not authorised");
     connections.hang_up(bytes);
     return;

@@ -1,4 +1,5 @@
-// What `grapevine doctor` and `grapevine ledger` ask a live peer, and what that peer answers.
+// The questions of `grapevine doctor` and `grapevine ledger` to a live peer, and the peer's
+// answers.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@ struct ExamRequest {
   std::uint16_t control_port = 0;
   std::uint16_t lane_port = 0;
   bool wants_echo = false;    ///< Asks for a lane that echoes everything sent on it.
-  bool wants_ledger = false;  ///< Asks what the peer knows of the swarm's common work.
+  bool wants_ledger = false;  ///< Asks for the peer's account of the swarm's work.
 
   friend bool operator==(const ExamRequest&, const ExamRequest&) = default;
 };

@@ -72,7 +72,8 @@ void begin_unpaced(int socket) { choose_congestion_control(socket, unpaced); }
 
 void LaneConnection::tune() {
   const int handle = socket.native_handle();
-  // Every write is a whole record, which Nagle's algorithm would only delay until an ACK arrives.
+  // Every write is a complete record, which Nagle's algorithm would only delay until an ACK
+  // arrives.
   constexpr int at_once = 1;
   ::setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   asio::error_code ignored;

@@ -30,7 +30,7 @@ inline constexpr std::size_t records_at_once = 16;
 static_assert(records_at_once >= ring_slots);
 
 /// Makes a write continue until it is complete; by default, Asio cuts it into pieces of 64 KiB.
-/// Records when bytes leave, because a whole write takes long on a slow network.
+/// Records when bytes leave, because a complete write takes long on a slow network.
 struct WithoutLimit {
   /// The time to update; valid until the write ends.
   std::chrono::steady_clock::time_point* moved;
@@ -101,7 +101,7 @@ struct LaneConnection {
   /// Without TLS, writes at once as much of `out_buffers` as the system accepts, and leaves the
   /// rest. Returns the number of bytes written. An asynchronous write would complete in a later
   /// turn of the loop and delay the writes after it: a peer that handles many blocks in one turn
-  /// would keep others waiting for the first.
+  /// would keep others waiting even for the first block.
   std::size_t write_now();
 
   template <class Buffers, class Handler>

@@ -38,8 +38,8 @@ class LaneHandshake {
     behind_relay
   };
 
-  /// The result of a proof. Peers also choose lane numbers, so a number alone does not identify the
-  /// peer of a connection.
+  /// The result of a proof. Lane numbers are chosen by peers, so a number alone does not identify
+  /// the peer of a connection.
   struct Proved {
     std::uint64_t lane = 0;
     PeerId peer{};  ///< The peer from which the lane was expected; none for a lane without a peer.
@@ -66,9 +66,9 @@ class LaneHandshake {
   void describe(LaneInvite& invite) const;
 
   /// For a few seconds or until expect_no_more(), admits a connection that proves with `token` that
-  /// it belongs to `lane`. The connection then counts as one of `peer`. Returns false and changes
-  /// nothing if the lane's number is in use, because no peer may replace the token of another's
-  /// lane.
+  /// it belongs to `lane`. The connection then counts as a connection of `peer`. Returns false and
+  /// changes nothing if the lane's number is in use, because no peer may replace the token of
+  /// another peer's lane.
   bool expect(std::uint64_t lane, const LaneToken& token, Use use = Use::lane, PeerId peer = {});
   bool expects(std::uint64_t lane) const;
   /// True if a lane with this number is expected or dialled.

@@ -14,8 +14,8 @@ namespace gv {
 
 inline constexpr char plain_first_byte = 'G';
 
-/// What each side sends first, beginning with the side that dialled. On a Unix socket it comes with
-/// the descriptors of the sender's ring and, if there is one, of its shared buffer.
+/// The first message of each side; the side that dialled sends first. On a Unix socket, it comes
+/// with the descriptors of the sender's ring and, if there is one, of its shared buffer.
 struct LaneProof {
   char mark = plain_first_byte;
   std::uint8_t version = 1;

@@ -13,11 +13,11 @@ namespace gv {
 enum class RecordKind : std::uint16_t {
   block = 1,       ///< The block's bytes.
   message = 2,     ///< A control frame; the header's later fields are 0.
-  ring_block = 3,  ///< Nothing: the block lies in the next slot of the ring.
-  ring_done = 4,   ///< Nothing: `length` slots of the other direction's ring were read.
+  ring_block = 3,  ///< No content: the block lies in the next slot of the sender's ring.
+  ring_done = 4,   ///< No content: `length` slots of the receiver's ring were read.
   lent_block = 5,  ///< The block's place in the sender's shared buffer, in 8 bytes.
-  lent_done = 6,   ///< Nothing: `length` blocks of the other direction's shared buffer were read.
-  /// Nothing. This is the last record: the sender closes after its last read of shared memory.
+  lent_done = 6,   ///< No content: `length` blocks of the receiver's shared buffer were read.
+  /// No content. This is the last record: the sender closes after its last read of shared memory.
   over = 7,
 };
 

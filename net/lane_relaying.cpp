@@ -101,8 +101,8 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
   const bool is_better = is_dialling && relay < *found->second.relay;
   if (now < detours[other].next_offer && !is_better) return;
   const bool is_open = found != lanes.end() && found->second.state == Lane::State::open;
-  // An offer from the relay of an open lane means that the old lane has ended there. Offers from
-  // other relays are ignored.
+  // An offer from the relay of an open lane means that this lane has ended at the relay. Offers
+  // from other relays are ignored.
   if (is_open && found->second.relay != relay) return;
   const bool is_unsound =
       is_taken(step.stream) || is_taken(relay_lane(step.stream, options.self, other));

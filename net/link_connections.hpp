@@ -24,10 +24,11 @@ class LinkConnections {
  public:
   struct Options {
     /// The most bytes that one connection may receive without completing a message. ZeroMQ queues
-    /// at most 16 MiB of whole messages, and the system some MiB more.
+    /// at most 16 MiB of complete messages, and the system some MiB more.
     std::uint64_t bytes_max = std::uint64_t{32} << 20;
     std::uint64_t bytes_max_in_all = std::uint64_t{128} << 20;
-    /// The most connections of one peer. Above this, the least recently heard one is ended.
+    /// The most connections of one peer. Above this number, the one that has been silent longest is
+    /// ended.
     std::size_t per_peer_max = 8;
     Duration silence_max = std::chrono::seconds(10);  ///< Time for the first message.
     ProvingPlaces::Options places;                    ///< For connections without a first message.
@@ -40,7 +41,7 @@ class LinkConnections {
   /// Call when a connection was accepted; `descriptor` belongs to ZeroMQ. A late call has no effect
   /// if the connection has ended.
   void opened(int descriptor, Time now);
-  /// Call when a whole message of `peer` has arrived.
+  /// Call when a complete message of `peer` has arrived.
   void heard(const zmq::message_t& message, PeerId peer);
   /// Ends the connection on which a message came.
   void hang_up(const zmq::message_t& message);

@@ -44,7 +44,7 @@ class ProvingPlaces {
   /// and does not count against the limit. No effect if too many are kept already.
   void keep(Id id);
 
-  /// Call when the connection has proved itself or is gone. No effect if it is not here.
+  /// Call when the connection has proved itself or is gone. No effect if it is unknown here.
   void leave(Id id);
 
   /// Connections that came before `time`.

@@ -1,4 +1,4 @@
-// Limits how often something may happen, per second and at once.
+// Limits how often something may happen, per second and in a burst.
 #pragma once
 
 #include <algorithm>

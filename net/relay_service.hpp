@@ -69,7 +69,7 @@ class RelayService {
   /// Returns true if the proved connection is an end of a stream, which then owns it.
   bool accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection);
 
-  /// Ends all streams of `peer`, which may no longer take part.
+  /// Ends all streams of `peer`, which may no longer use this relay.
   void forget(PeerId peer);
   /// Ends idle streams. Call periodically.
   void tidy_up();

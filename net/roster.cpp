@@ -1,4 +1,4 @@
-// The rules for what peers may say about a peer: its name, key, address and incarnation.
+// The rules for statements about a peer: its name, key, address and incarnation.
 #include "net/roster.hpp"
 
 #include <algorithm>

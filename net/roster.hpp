@@ -1,4 +1,4 @@
-// The peers on the allow-list, and the checks of what peers say about them.
+// The peers on the allow-list, and the checks of statements about them.
 #pragma once
 
 #include <map>
@@ -12,21 +12,21 @@
 
 namespace gv {
 
-/// Checks descriptions of peers, from links and from disk, before any other part uses them. A
-/// correct peer passes on only descriptions that it has checked itself, so an invalid message
-/// counts against its sender, even if it describes another peer.
+/// Checks descriptions of peers, from links and from disk, before any other part of the program
+/// uses them. A correct peer passes on only descriptions that it has checked itself, so an invalid
+/// message counts against its sender, even if it describes another peer.
 class Roster {
  public:
   Roster() = default;
   /// `self` is our own line of the allow-list; `authorized` may contain it or not.
   Roster(const AuthorizedPeer& self, const std::vector<AuthorizedPeer>& authorized);
 
-  /// Returns what is wrong with a hello; empty if it is valid.
+  /// Returns the problem with a hello; empty if it is valid.
   static std::string problem(const Hello& hello);
 
-  /// Returns what is wrong with the peers that a message describes; empty if they are valid. Other
+  /// Returns the problem with the peers that a message describes; empty if they are valid. Other
   /// peers may use other names, so each listed peer in the message gets its name on our list.
-  /// Leaves descriptions of unlisted peers unchanged, because no part reads them.
+  /// Leaves descriptions of unlisted peers unchanged, because no other part reads them.
   std::string admit(Message& message) const;
 
   /// True if `peer` is another peer on the list.

@@ -41,8 +41,8 @@ class SharedBuffer : public std::pmr::memory_resource {
 
   SharedBuffer(Descriptor descriptor, std::shared_ptr<std::byte> memory);
 
-  // The caller of this function and the next ones must hold the mutex. Takes `length` free bytes
-  // and returns their place; nullopt if the buffer is full.
+  // Takes `length` free bytes and returns their place; nullopt if the buffer is full. The caller of
+  // take(), keep_warm() or release() must hold the mutex.
   std::optional<std::size_t> take(std::size_t length);
   /// Returns the pages of the oldest freed ranges to the system until at most `most` bytes still
   /// have pages.

@@ -1,4 +1,5 @@
-// Small files that are read and written whole, mainly secrets that only their owner may read.
+// Small files that are read and written in one piece, mainly secrets that only their owner may
+// read.
 #pragma once
 
 #include <sys/types.h>

@@ -12,7 +12,7 @@ namespace gv {
 
 // These functions are not in an anonymous namespace, because Cereal finds them by
 // argument-dependent lookup. They are not beside the types, because the consensus code does not
-// know the wire.
+// know the wire format.
 
 template <class E>
 concept WireEnum = std::is_enum_v<E> && requires(E e) {

@@ -65,7 +65,7 @@ std::vector<float> dissensus(const AttackView& view, double s) {
 }
 
 /// mu + s (x - mu), with our model x and the honest models' mean mu: scales up what the peer
-/// learned from its data, so that this survives a mean over many peers (model replacement,
+/// learned from its data, so that it is not lost in a mean over many peers (model replacement,
 /// Bagdasaryan 2020).
 std::vector<float> boosted(const AttackView& view, double s) {
   const std::vector<double> mean = mean_of(view.honest, view.own.size());

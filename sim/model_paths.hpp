@@ -12,17 +12,17 @@ namespace gv {
 
 /// Follows models through a run. Shows each model's distance to the mean, and its position along
 /// one fixed direction of random signs. Over all such directions, the root mean square of the
-/// distance between two positions is the real distance of the models. Positions are linear, so the
-/// mean's position is the mean of the positions. The plot shows how forces pull models to the mean
-/// while the mean learns (Zhang, Choromanska and LeCun 2015, with the mean of all peers as the
-/// centre).
+/// distance between two positions is the real distance between the models. Positions are linear, so
+/// the mean's position is the mean of the positions. The plot shows how forces pull models towards
+/// the mean while the mean learns (Zhang, Choromanska and LeCun 2015, with the mean of all peers as
+/// the centre).
 class ModelPaths {
  public:
   /// The largest number of models that are drawn. The mean is over all models.
   static constexpr std::size_t drawn_max = 32;
 
-  /// Records all models at one moment, by number of their peers. Moments must be in order, and all
-  /// models must have the same size.
+  /// Records all models at one moment, keyed by the numbers of their peers. Moments must be in
+  /// order, and all models must have the same size.
   void look(double at, const std::map<std::size_t, std::span<const float>>& models);
 
   /// True if there are at least two moments, and at least two models at some moment.

@@ -32,7 +32,7 @@ RunFiles read_run_text(const std::string& text, const std::string& name);
 /// name in messages.
 Problems neighbours_problems(const RunFiles& files, const std::string& path);
 
-/// Problems of the algorithms to which the scenario switches.
+/// Problems with the algorithms to which the scenario switches.
 Problems switch_problems(const RunFiles& files, const std::string& path);
 
 }  // namespace gv

@@ -107,9 +107,9 @@ bool is_chance(FaultKind kind);
 /// [[scenario.fault]]: a fault that happens once or repeatedly.
 struct FaultRule {
   FaultKind kind = FaultKind::kill;
-  Duration at{};     ///< Time since the start.
+  Duration at{};     ///< Time from the start of the scenario to the first fault of this rule.
   Duration lasts{};  ///< Duration of the fault. 0 means until it is healed, or for ever.
-  /// Mean time between repetitions, which are drawn exponentially; 0 means once.
+  /// Mean of the exponentially distributed time between repetitions; 0 means that there are none.
   Duration every{};
   Duration until = Duration::max();  ///< No repetition begins after this time.
   PeerSet peers = PeerSet::everyone();

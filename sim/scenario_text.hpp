@@ -1,4 +1,4 @@
-// Scenarios as text, which one table of keys reads, writes and describes.
+// Reads, writes and describes scenarios as text, all by one table of keys.
 #pragma once
 
 #include <span>

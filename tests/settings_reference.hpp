@@ -1,4 +1,4 @@
-// Tables of settings in Markdown, as the pages of settings must show them.
+// Tables of settings in Markdown, as the documentation must show them.
 #pragma once
 
 #include <span>

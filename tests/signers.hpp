@@ -1,4 +1,4 @@
-// Signers for peers in tests. They know each other's signatures.
+// Signers for peers in tests. They can verify each other's signatures.
 #pragma once
 
 #include <map>

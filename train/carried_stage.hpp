@@ -44,7 +44,8 @@ struct CarriedStage {
   /// Takes over a part's state that copy_state() has written. An impossible optimiser state is
   /// replaced by zeros.
   void adopt_state(const PartOfStage& part, std::size_t size, std::span<const float> state);
-  /// Adds the gradient of the last micro-batch to the sum of a run.
+  /// Adds the gradient of the last micro-batch to the sum of a run. Includes the parameters outside
+  /// slices only if `with_common` is true.
   void add_gradient(bool with_common, const HeldValues<float>& sum) const;
   /// Returns a flight without a network, which reuses the memory of a finished flight.
   Flight begin_flight();

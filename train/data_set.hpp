@@ -50,8 +50,8 @@ struct DataSet {
   DataSet subset(std::span<const std::uint32_t> indices) const;
 };
 
-/// The result of a reader. If there are problems, `data` is null. Each problem names its file and,
-/// if it has one, the line.
+/// The result of a reader. If there are problems, `data` is null. Each problem names a file and, if
+/// only one line is wrong, that line.
 struct LoadedDataSet {
   std::shared_ptr<DataSet> data;
   Problems problems;

@@ -27,9 +27,9 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 std::vector<float> outputs_on(Model& model, std::span<const float> parameters, const DataSet& data);
 
 /// Returns the coefficient of determination R2 = 1 - SS_res / SS_tot of a model, given its score on
-/// all of `data`, or on a representative part. The data must have targets t; otherwise the score
-/// must compare outputs with the inputs, which then serve as targets. SS_res is the sum of (output
-/// - t)^2 over all samples and outputs. SS_tot is the sum of (t - mean)^2, where the mean is taken
+/// all of `data`, or on a representative part. The targets t are the inputs if `score.of_inputs` is
+/// true, and otherwise the data's targets, which must then exist. SS_res is the sum of (output -
+/// t)^2 over all samples and outputs. SS_tot is the sum of (t - mean)^2, where the mean is taken
 /// over the targets of each output. 1 is perfect, 0 is as good as predicting the means, and a
 /// negative value is worse than that. If the targets do not vary, the result is 1 if the model hits
 /// them, else 0. A loss that is not finite gives minus infinity.

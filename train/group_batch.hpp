@@ -1,4 +1,4 @@
-// How the first member of a group gives the batches of the first stage to all members.
+// Passes the batches of the first stage from the first member of a group to all members.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace gv {
 
-/// The inputs and the truth of a batch. If members begin with strips of images, each gets only the
-/// rows that it reads; otherwise each gets the whole batch.
+/// The inputs of a batch and its truth: the labels or targets, as floats. If members begin with
+/// strips of images, each gets only the rows that it reads; otherwise each gets the whole batch.
 class GroupBatch {
  public:
-  /// `stage` must be the first stage. A batch has `batch` samples and `truth` floats of truth.
+  /// `stage` must be the first stage. A batch has `batch` samples and `truth` labels or targets.
   GroupBatch(const SlicedStage& stage, std::size_t batch, std::size_t truth);
 
-  /// Returns the form of the first sum in a pass through the stage. This sum carries the batch to
-  /// the members.
+  /// Returns the form of the first sum in a pass through the stage. Members get the batch as the
+  /// result of this sum.
   GroupSum sum() const;
   /// Writes the first member's summand to `out`. `whole` is that member's batch: the inputs,
   /// followed by the truth.
   void give(std::span<const float> whole, const GroupPlace& place, std::span<float> out) const;
   /// Copies the inputs in the sum to their places in the whole batch `inputs`. Inputs that the
-  /// member does not read stay unchanged. Returns the truth.
+  /// member does not read stay unchanged. Returns the labels or targets.
   std::span<const float> take(std::span<const float> sum, const GroupPlace& place,
                               std::span<float> inputs) const;
 

@@ -59,7 +59,7 @@ std::size_t edges_of(const SlicedStage& whole, std::span<const LayerPlan> reader
 }
 
 /// Describes in `work` how a group shares `layer`, which must not be part of a pair. `between` is
-/// what members have before the layer, and is updated to what they have after the layer.
+/// the form of the members' values before the layer, and becomes the form after it.
 void describe_units(const SlicedStage& whole, const LayerPlan& layer, MembersHave& between,
                     LayerWork& work) {
   using Kind = GroupStep::Kind;

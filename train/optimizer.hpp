@@ -21,23 +21,27 @@ std::size_t optimizer_vectors(const OptimizerSpec& spec);
 bool has_momentum(const OptimizerSpec& spec);
 
 /// One optimiser over one flat vector x. lr is the learning rate, mu the momentum, d the decay of a
-/// mean square, and g the gradient (plus weight_decay * x, except for adamw and lamb): sgd       x
-/// -= lr g momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
-/// nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x) adagrad   s
-/// += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011) rmsprop   s = d s +
-/// (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012) adam      m, s averages of g,
-/// g^2;  x -= lr m' / (sqrt(s') + eps)      (Kingma 2015) adamw     adam, and also x -= lr
-/// weight_decay x                        (Loshchilov 2019) where m' and s' are corrected for their
-/// bias. Two optimisers scale the step of each tensor w, so that training with large batches does
-/// not diverge where gradients are large compared with weights:
+/// mean square, and g the gradient (plus weight_decay * x, except for adamw and lamb):
+///
+///   sgd       x -= lr g
+///   momentum  v = mu v + g;  x -= lr v                (Polyak 1964, in gradient units)
+///   nesterov  v = mu v + g;  x -= lr (g + mu v)       (Sutskever 2013, as gradient at x)
+///   adagrad   s += g^2;      x -= lr g / (sqrt(s) + eps)                   (Duchi 2011)
+///   rmsprop   s = d s + (1-d) g^2;  x -= lr g / (sqrt(s) + eps)            (Tieleman 2012)
+///   adam      m, s averages of g, g^2;  x -= lr m' / (sqrt(s') + eps)      (Kingma 2015)
+///   adamw     adam, and also x -= lr weight_decay x                        (Loshchilov 2019)
+///
+/// m' and s' are m and s corrected for their bias. Two optimisers scale the step of each tensor w,
+/// so that training with large batches does not diverge where gradients are large compared with
+/// weights:
 ///
 ///   lars      v = mu v + t g;  w -= lr v, t = trust |w| / (|g without decay| + weight_decay |w| +
 ///             eps)                                                         (You 2017)
 ///   lamb      r = m' / (sqrt(s') + eps) + weight_decay w;  w -= lr min(|w|, 10) r / |r| (You 2020)
 ///
-/// Tensors of one dimension (biases and scales of norms) use t = 1 in lars, a step of length |r| in
-/// lamb, and no weight decay. The same holds for a tensor of zeros and, in lars, for a tensor whose
-/// gradient is zero.
+/// Tensors of one dimension (biases and scales of norms) use t = 1 in lars, w -= lr r in lamb, and
+/// no weight decay. The same holds for a tensor of zeros and, in lars, for a tensor whose gradient
+/// is zero.
 ///
 /// The velocity v is a sum of gradients. If it were a difference of two values of x, it would
 /// contain the changes that gossip has mixed in between them.

@@ -70,7 +70,7 @@ struct LayerSpec {
   std::size_t stride = 0;
   /// conv2d: zeros on each side. max_pool: positions on each side that never count as the largest.
   std::size_t padding = 0;
-  /// conv2d: method of computing it.
+  /// conv2d: method of computation.
   ConvolutionMethod convolution = ConvolutionMethod::automatic;
   std::size_t groups = 1;  ///< group_norm: number of groups.
   double rate = 0.5;       ///< dropout: probability of dropping an activation.
@@ -194,7 +194,7 @@ struct TrainerSpec {
   std::size_t batch_max = 0;  ///< The largest number of samples for gradient(); 0 means `batch`.
   /// Number of workers in run_steps(). Several workers share the parameters without locks.
   std::size_t threads = 1;
-  std::uint64_t steps = 0;  ///< The whole budget of steps. Schedules end here.
+  std::uint64_t steps = 0;  ///< The total number of steps. Schedules end here.
   /// True if the whole swarm shares one budget. The schedule then follows the swarm's progress, and
   /// `steps` is only the schedule's nominal length.
   bool follows_swarm = false;

@@ -22,7 +22,7 @@ namespace {
 /// The largest batch that hyperparameters from a file may set. A config has the same limit.
 constexpr double largest_batch = 65536;
 
-/// The number of outputs that the last layer's settings give; 0 if they give none.
+/// The number of outputs that the last layer's settings state; 0 if they state none.
 std::size_t outputs_of(const ModelSpec& spec) {
   const bool says = !spec.layers.empty() && spec.layers.back().kind != LayerKind::clusters;
   return says ? spec.layers.back().units : 0;
@@ -37,10 +37,11 @@ GV_WIDE void take_back(float* __restrict anchor, float* __restrict x, std::size_
   }
 }
 
-/// The built-in learner. In addition to the rules of Learner, gradient() takes 1 to batch_max
-/// samples of the shard. A call takes some milliseconds longer if its batch size differs from the
-/// last two. A task throws DataError if it needs samples in files that cannot be read. Then all
-/// steps before the failed one are complete, and the failed step has changed nothing.
+/// The built-in learner. In addition to the rules of Learner, gradient() takes at least one sample
+/// of the shard, and at most the larger of `batch` and `batch_max`. A call takes some milliseconds
+/// longer if its batch size differs from the last two. A task throws DataError if it needs samples
+/// in files that cannot be read. Then all steps before the failed one are complete, and the failed
+/// step has changed nothing.
 class Trainer final : public Learner, public Tunable {
  public:
   /// This replica trains on `shard`, which is shared and immutable. `aside`: see Sampler.

@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-/// Pause between looks at the ranks' output: long enough not to disturb the measurement.
+/// Time between two checks of the ranks' output: long enough not to disturb the measurement.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto row_deadline = std::chrono::minutes(2);
 constexpr auto last_generation_deadline = std::chrono::seconds(5);
@@ -156,7 +156,8 @@ class Ranks {
   void dismiss();
 
   BenchAllreduceOptions options_;
-  // Declared before the processes: their destructors kill them, and the folder must outlive them.
+  // Declared before the ranks, because the folder must outlive the processes, which end when the
+  // ranks are destroyed.
   Scratch folder_;
   asio::io_context io_;
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGHUP};
@@ -201,7 +202,7 @@ void Ranks::start(std::size_t number) {
   rank.process.emplace(command, rank.log);
 }
 
-/// Reads what the rank has written since the last call.
+/// Reads the rank's output since the last call.
 void Ranks::read(Rank& rank) const {
   std::ifstream in(rank.log);
   in.seekg(rank.read);
@@ -236,8 +237,8 @@ void Ranks::take_rows(Json& rows) {
 
 void Ranks::check_alive() {
   if (interrupted_) throw std::runtime_error("interrupted");
-  // The first failure makes the other ranks fail too. A rank that was killed is the cause, so
-  // report that rank.
+  // The first failure makes the other ranks fail too. If a rank was killed by a signal, it is the
+  // cause and is reported.
   std::optional<std::size_t> failed;
   for (std::size_t number = 0; number < ranks_.size(); ++number) {
     const auto ending = ranks_[number].process->ending();
@@ -275,7 +276,7 @@ void Ranks::run(Json& rows) {
   dismiss();
 }
 
-/// Ends the ranks. Each of them waits until no other rank needs it.
+/// Asks the ranks to end. A rank ends once no other rank needs it.
 void Ranks::dismiss() {
   for (Rank& rank : ranks_) rank.process->signal(SIGTERM);
   const auto give_up = Clock::now() + last_generation_deadline;

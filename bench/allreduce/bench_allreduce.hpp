@@ -26,9 +26,9 @@ std::string bytes_text(std::size_t bytes);
 std::optional<std::size_t> bytes_from_text(const std::string& text);
 
 /// For each number of ranks, starts one process per rank with new keys in a temporary folder, and
-/// prints a row for each size as it is measured. The time of a sum is that of its slowest rank. The
-/// processes end when this one ends, for whatever reason. Returns 0, or 1 with a message if a rank
-/// failed, nothing arrived for two minutes or the user interrupted.
+/// prints a row for each size as it is measured. The time of a sum is that of its slowest rank. All
+/// processes end if this one ends for any reason. Returns 0, or 1 with a message if a rank failed,
+/// no row was completed for two minutes, or the user interrupted.
 int bench_allreduce(const BenchAllreduceOptions& options);
 
 }  // namespace gv

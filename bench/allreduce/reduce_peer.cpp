@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 using Vector = std::shared_ptr<Floats>;
 
 constexpr auto meeting_deadline = std::chrono::seconds(30);
-/// A loaded machine is slow but not broken, so wait long.
+/// A loaded machine is slow but not broken, so this is long.
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
@@ -239,8 +239,8 @@ void ReducePeer::end() {
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Pins ranks to processors as mode `allreduce` pins peers. Pins even if each rank has its own
-/// processor, as mpirun does, because the scheduler would sometimes put two ranks on the same one.
+/// Pins ranks to processors as mode `allreduce` pins peers. Like mpirun, pins even if each rank has
+/// its own processor. Otherwise the scheduler would sometimes put two ranks on the same one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {
@@ -290,7 +290,7 @@ std::pmr::memory_resource* ReducePeer::memory() const {
   return lent_ ? lent_.get() : std::pmr::get_default_resource();
 }
 
-/// Makes vectors of that size, and everything else needed to sum them.
+/// Makes vectors of `bytes` bytes, and everything else needed to sum them.
 Sum ReducePeer::sum_of(std::size_t bytes) const {
   const double crowd =
       static_cast<double>(order_.size()) / static_cast<double>(processors_.count());

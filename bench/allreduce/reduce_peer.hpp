@@ -16,8 +16,9 @@ namespace gv {
 
 /// Options that all ranks of a measurement share.
 struct ReduceTask {
-  std::vector<std::size_t> sizes;  ///< Vector sizes in bytes, multiples of 4. Each gives one row.
-  /// Kind of lane. Plain lanes are allowed, because no stranger can listen in.
+  std::vector<std::size_t> sizes;  ///< Vector sizes in bytes, multiples of 4. One row is printed
+                                   ///< for each.
+  /// Kind of lane. Unencrypted lanes are allowed, because no stranger can listen in.
   LaneKind lane = LaneKind::automatic;
   std::optional<ReduceAlgorithm> algorithm;  ///< Empty: the algorithm predicted to be fastest.
   /// Number of timed collectives for each size; 0 lets run_reduce_peer() choose.
@@ -38,12 +39,12 @@ struct ReducePeerOptions {
 
 /// Meets the other ranks and sums vectors of each size with them, one collective after another
 /// without a pause. Compares a result with the closed form before and after the timed collectives.
-/// If `repeats` is 0, times as many collectives as take about a second: at least 20 (up to 1 MiB),
-/// 10 (up to 32 MiB) or 5 (above), and at most 1000. Prints one JSON line for each size: bytes,
-/// algorithm, lane, seconds (a list with the time of each collective), sent_bytes and cpu_seconds
-/// (of one collective). Then waits for SIGTERM. Returns 0, or 1 with a message on standard error if
-/// a sum is wrong, a rank is lost or SIGTERM comes early. If the process that started it is gone by
-/// then, the last rank removes the folder.
+/// If `repeats` is 0, the timed collectives of one size take about a second. There are at least 20
+/// (up to 1 MiB), 10 (up to 32 MiB) or 5 (above), and at most 1000. Prints one JSON line for each
+/// size: bytes, algorithm, lane, seconds (a list with the time of each collective), sent_bytes and
+/// cpu_seconds (of one collective). Then waits for SIGTERM. Returns 0, or 1 with a message on
+/// standard error if a sum is wrong, a rank is lost or SIGTERM comes early. If the process that
+/// started this one is gone by then, the last rank removes the folder.
 int run_reduce_peer(const ReducePeerOptions& options);
 
 }  // namespace gv

@@ -52,7 +52,7 @@ constexpr std::array contenders = {Contender{"direct", ConvolutionMethod::direct
                                    Contender{"bf16", ConvolutionMethod::direct, Precision::bf16}};
 
 /// A network with a single layer, computed by one contender. It has no network if the contender
-/// cannot compute the layer here.
+/// cannot compute the layer on this machine.
 class Runner {
  public:
   Runner(const ConvolutionShape& shape, const Contender& contender, std::size_t batch)

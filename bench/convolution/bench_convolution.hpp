@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// A convolution, and the samples that it processes.
+/// A convolutional layer, and the shape of its input.
 struct ConvolutionShape {
   SampleShape in{};
   LayerSpec layer;

@@ -25,7 +25,7 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-/// Stores `subject` in the field for its kind. Returns what is wrong with it, or an empty list.
+/// Stores `subject` in the field for its kind. Returns the problems of the subject.
 Problems sort(const std::string& subject, Patient& patient) {
   const std::size_t at = subject.find('@');
   const std::string address = at == std::string::npos ? subject : subject.substr(at + 1);
@@ -58,8 +58,9 @@ Problems sort(const std::string& subject, Patient& patient) {
   return {};
 }
 
-/// The path of a key or list: `given` if that is not empty; else an existing file `name` in
-/// `folder` or, as `launch` writes it, in the folder above; else `name` in the current folder.
+/// The path of a key or list: `given` if that is not empty. Otherwise an existing file `name` in
+/// `folder`, or in the folder above, where `launch` writes it. If there is neither, `name` in the
+/// current folder.
 std::filesystem::path credential(const std::string& given, const std::filesystem::path& folder,
                                  const char* name) {
   if (!given.empty()) return given;
@@ -69,7 +70,7 @@ std::filesystem::path credential(const std::string& given, const std::filesystem
                                             : std::filesystem::path(name);
 }
 
-/// Reads key and list from the certificates in the run folder. Returns false if it has none.
+/// Reads key and list from the certificates in the run folder. Returns false if there are none.
 bool read_certificates(Patient& patient) {
   if (patient.folder.empty() || !has_swarm(patient.folder)) return false;
   Credentials& mine = patient.credentials;

@@ -1,4 +1,4 @@
-// What each check examines, and the table of checks.
+// The checks of `grapevine doctor`, and the table that lists them.
 #include "cli/doctor/checks.hpp"
 
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ namespace {
 /// Number of vectors that a peer keeps, each as long as the model. The vectors of its mixing rule
 /// come on top (docs/operations.md).
 constexpr double copies_of_model = 6;
-/// At or above this speed, in bytes per second, the other peer's limit may determine the
-/// measurement.
+/// A measured speed above this, in bytes per second, may be due to the other peer's limit for
+/// echoes and not to the link.
 constexpr double echo_nearly_bounded = 0.9 * echo_bytes_per_second;
 
 Diagnoses check_config(Patient& patient) {
@@ -170,7 +170,7 @@ Diagnoses check_links(Patient& patient) {
 
 Diagnoses check_clock(Patient&) { return {judge(probe_clock())}; }
 
-/// An address at which the running peer listens: the field `name` of what it states about itself.
+/// An address at which the running peer listens: the field `name` of `self` in the peer's status.
 /// Empty if no peer runs.
 std::string own_address(const Patient& patient, const char* name) {
   const auto document = parse_peer_json<nlohmann::json>(patient.status);

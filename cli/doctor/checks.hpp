@@ -29,7 +29,7 @@ struct DoctorOptions {
   std::string authorized;
   std::string data;             ///< The folder of the data. Empty means as in the config.
   std::string listen;           ///< "HOST:PORT" on which this peer would listen.
-  std::uint16_t lane_port = 0;  ///< Port of this peer's lanes on that host; 0 if not given.
+  std::uint16_t lane_port = 0;  ///< Port of this peer's lanes; 0 if not given.
   std::string their_lanes;      ///< "HOST:PORT" on which the other peer's lanes listen.
   double link_mbit = 0;  ///< Bandwidth in Mbit/s; 0 means as measured, or 1000 if unmeasured.
   double link_ms = 0;    ///< Round trip in ms; 0 means as measured, or 50 if unmeasured.
@@ -61,13 +61,13 @@ struct Credentials {
   std::optional<std::size_t> place() const;
 };
 
-/// A config, with what doctor learnt from it and its data.
+/// A config, and the facts that doctor derived from it and its data.
 struct PlannedRun {
   std::string path;  ///< The config file. Empty if none was given.
   ParsedConfig parsed;
   Problems data_problems;
-  bool is_data_in_program = false;    ///< True if a user's program has the data.
-  std::uint64_t parameters = 0;       ///< Number of the whole model's parameters; 0 if unknown.
+  bool is_data_in_program = false;    ///< True if a user's program provides the data.
+  std::uint64_t parameters = 0;       ///< Number of parameters of the whole model; 0: unknown.
   std::size_t optimizer_vectors = 0;  ///< Number of optimiser vectors, each as long as the model.
 
   /// True if the config was given and read without problems.
@@ -85,19 +85,20 @@ struct Patient {
   /// JSON status of the peer that runs in `folder`. Empty if no peer runs there.
   std::string status;
 
-  /// The number of other peers in the run: the larger of what the allow-list and the config say.
+  /// The number of other peers in the run: the larger of the numbers in the allow-list and in the
+  /// config.
   std::size_t partners() const;
 };
 
-/// Sorts the subjects, and reads keys and lists. Adds a problem for each subject that has no known
-/// kind, or a kind that was given before.
+/// Sorts the subjects, and reads keys and lists. Adds a problem for each subject of unknown kind,
+/// and for a second subject of the same kind.
 Patient identify(const DoctorOptions& options, Problems& problems);
 
 /// Calls identify(), reads the config with its data, and asks the peer that runs in the folder for
 /// its status.
 Patient admit(const DoctorOptions& options, Problems& problems);
 
-/// Makes a handshake with the other peer. Sets `other.live` if it admits our key or ticket.
+/// Performs a handshake with the other peer. Sets `other.live` if it admits our key or ticket.
 Diagnosis meet(Patient& patient);
 
 /// One check. It returns no lines if it has nothing to examine.

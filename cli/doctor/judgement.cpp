@@ -1,4 +1,4 @@
-// Decides which measured values are too small, and how to fix each.
+// Decides which findings are problems, and how to fix each.
 #include "cli/doctor/judgement.hpp"
 
 #include <fmt/chrono.h>
@@ -24,7 +24,7 @@ constexpr double buffers_per_link = 4;
 constexpr std::uint64_t peer_bytes = 64 << 20;
 /// If a clock's error exceeds this, file times on two machines do not show which file is newer.
 constexpr Duration clock_error_max = std::chrono::seconds(1);
-/// Clocks may differ by this much, because certificates and tickets are valid much longer.
+/// Clocks may differ by this much, because certificates and tickets are valid for much longer.
 constexpr std::uint64_t clock_apart_max_s = 60;
 
 Diagnosis ok(std::string text) { return {.text = std::move(text)}; }

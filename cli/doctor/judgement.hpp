@@ -100,7 +100,7 @@ Diagnoses judge(const TcpBuffers& buffers);
 /// The processor features by which oneDNN chooses its kernels.
 struct ProcessorState {
   std::size_t usable = 1;   ///< Processors that this process may use.
-  bool is_x86 = true;       ///< True if the features below are known.
+  bool is_x86 = true;       ///< True on x86, where the AVX features can be read.
   bool has_avx2 = false;    ///< AVX2, including FMA.
   bool has_avx512 = false;  ///< AVX-512 F.
   std::size_t threads = 1;  ///< train.threads of the config.
@@ -153,7 +153,7 @@ struct Handshake {
   PublicKey key{};         ///< The answering peer's key.
   std::string own_line;    ///< The line about us that the other peer must add to its allow-list.
   std::size_t tried = 0;   ///< Number of keys from our list that were tried.
-  bool by_ticket = false;  ///< True if the keys in a ticket were tried with the ticket's maker.
+  bool by_ticket = false;  ///< True if the handshake used the keys in a ticket.
 };
 Diagnosis judge(const Handshake& handshake);
 

@@ -1,4 +1,4 @@
-// Asks a live peer about the path to this machine or for its ledger, and measures a lane.
+// Asks a live peer for its ledger or about its path to this machine, and measures a lane.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ namespace gv {
 namespace {
 
 // The functions below also return the largest magnitude that they write. A separate pass over the
-// result would make a sum of 1 MiB between two peers of one host a quarter slower.
+// result would slow down a sum of 1 MiB between two peers on one host by a quarter.
 
 GV_WIDE float copy(float* __restrict to, const float* __restrict from, std::size_t n) {
   std::uint32_t largest = 0;
@@ -77,13 +77,13 @@ float larger(float a, float b) {
 /// Results of at least this many bytes have left a processor's cache before they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// A peer is unsound if its sum exceeds the limit by more than this factor. A sound peer's sum is
+/// A peer is unsound if its sum exceeds the limit by more than this factor. An honest peer's sum is
 /// at most twice the limit: its own input, added to a sum that a hostile peer has brought to the
 /// limit.
 constexpr float excess = 4;
 
 /// Clamps values to [-limit, limit]. `largest` is their largest magnitude. Returns false if a value
-/// is not finite, or is larger than `most` and so cannot come from a sound peer.
+/// is not finite, or is larger than `most` and so cannot come from an honest peer.
 bool bring_within(std::span<float> values, float largest, float limit, float most) {
   if (!(largest <= most)) return false;
   if (largest <= limit) return true;
@@ -92,8 +92,8 @@ bool bring_within(std::span<float> values, float largest, float limit, float mos
 }
 
 /// Copies `from` to `to` past the cache, which would first fetch the memory to be overwritten.
-/// Returns false if a value is not finite or larger than `most`. With the source in the cache, it
-/// was measured to be twice as fast as a plain copy.
+/// Returns false if a value is not finite or larger than `most`. In measurements with the source in
+/// the cache, this took half as long as a plain copy.
 bool copy_past_cache(float* to, std::span<const float> from, float most) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
@@ -200,7 +200,7 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
 }
 
 /// The number of segments of a step. A tail of up to a quarter of a segment is appended to the last
-/// whole segment, because a separate block would take as much work as a long one.
+/// full segment, because a separate block would take as much work as a long one.
 std::size_t AllReduce::segments(const Step& step) const {
   const std::size_t elements = step.what.range.size();
   const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
@@ -260,8 +260,8 @@ void AllReduce::send(std::size_t number, Step& step, Effects& out) {
     const std::size_t segment = segment_at(step);
     const std::size_t until = segment_begin(step, segment + 1);
     if (until > end)
-      return;  // Sends whole segments only, so that there are few blocks and all but
-               // one are full.
+      return;  // Sends complete segments only, so that there are few blocks and all but one are
+               // full.
     if (step.first_touch && !sends_input(step)) bring_in(step.at, until, nullptr, 1);
     const PieceName piece{
         .operation = operation_, .bucket = number, .round = step.what.round, .segment = segment};
@@ -372,9 +372,9 @@ std::optional<AllReduce::Awaited> AllReduce::awaited(PeerId from, const Transfer
   return range.begin >= range.end || is_there ? std::nullopt : std::optional(found);
 }
 
-/// A block may be read directly into the result in two cases: it holds final values, and no earlier
-/// receipt can still write there; or it holds the first values of a range, to which our input is
-/// then added.
+/// A block may be read directly into the result in two cases. Either it holds final values, and no
+/// earlier receipt can still write there. Or it holds the first values of a range, and our input is
+/// then added to them.
 std::span<std::byte> AllReduce::place(PeerId from, const TransferId& id, std::uint64_t offset,
                                       std::size_t bytes) {
   const std::optional<Awaited> piece = awaited(from, id, offset);
@@ -485,7 +485,8 @@ float AllReduce::largest_sum(const Step& step) const {
   return is_whole ? options_.largest : options_.largest / options_.scale;
 }
 
-/// True if the norm of `values`, the step's next ones, is above the limit that `norm_cap` sets.
+/// True if the norm of `values`, the next values of the step, is above the limit that `norm_cap`
+/// sets.
 bool AllReduce::is_too_long(const Step& step, std::span<const float> values) const {
   if (options_.norm_cap <= 0 || options_.algorithm != ReduceAlgorithm::direct) return false;
   const std::size_t end = step.at + values.size();
@@ -496,8 +497,9 @@ bool AllReduce::is_too_long(const Step& step, std::span<const float> values) con
 
 /// Merges the next received elements of a step into the result. The sender may change shared memory
 /// at any time, so each element is read only once, and the values in the result are checked. A sum
-/// that is passed on is clamped to the limit, so that the next peer considers us sound whatever we
-/// have received. A final sum is left unchanged, because it must have the same bits at all peers.
+/// that is passed on is clamped to the limit, so that the next peer does not consider us hostile
+/// because of the values that we have received. A final sum is left unchanged, because it must have
+/// the same bits at all peers.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;

@@ -48,10 +48,10 @@ struct AllReduceShape {
   /// passed on as soon as it arrives.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
-  /// If not 0, the norm of a block may be at most this multiple of the norm of our own values in
-  /// the same place, or of 1 if their norm is smaller. The sender of a block beyond the limit is
-  /// unsound. Used only with `direct`, where a block has one peer's values or the mean of all. With
-  /// other algorithms, a sound peer may pass on a partial sum that a hostile one has spoilt.
+  /// If not 0, the norm of a block may be at most this multiple of the larger of 1 and the norm of
+  /// our own values in the same place. The sender of a block beyond the limit is unsound. Used only
+  /// with `direct`, where a block has one peer's values or the mean of all. With other algorithms,
+  /// an honest peer may pass on a partial sum that a hostile one has spoilt.
   double norm_cap = 0;
   /// From this element on, weights and the scale are 1, and values are sent without encoding.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
@@ -59,8 +59,9 @@ struct AllReduceShape {
   /// clamped, and a peer that sends a far larger one is unsound. Must be above all values from
   /// `unweighted_from` on.
   float largest = std::numeric_limits<float>::max();
-  /// Must be plain except for the ring, which passes pieces on whole. Each peer encodes its partial
-  /// sums. The rank that completes a sum encodes it once, so that all peers get the same bits.
+  /// Must be plain unless `algorithm` is the ring, which passes final pieces on unchanged. Each
+  /// peer encodes its partial sums. The rank that completes a sum encodes it once, so that all
+  /// peers get the same bits.
   WireFormat wire;
 
   static constexpr std::size_t field_count = 13;  ///< Declared because Fields can count only up to
@@ -76,7 +77,7 @@ class AllReduce {
 
   /// `input` holds our values. Each bucket is read only after ready(bucket). `work` has at least
   /// the same length and any contents, and becomes the result. Elements outside the buckets are not
-  /// touched. Both are kept alive while anything needs them.
+  /// touched. Both vectors are kept alive while anything needs them.
   AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t operation, float weight,
             std::shared_ptr<const Floats> input, Vector work);
 
@@ -95,7 +96,7 @@ class AllReduce {
   bool done() const { return left_ == 0; }
   /// The first peer that sent unsound values: not finite, far larger than a sum can be, or with too
   /// large a norm. From then on nothing is sent or received, so such values get no further than the
-  /// first sound peer.
+  /// first honest peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.
@@ -181,8 +182,8 @@ class AllReduce {
   OwnCopy<Floats> work_;
   std::vector<Bucket> buckets_;
   std::map<EarlyKey, Early> early_;
-  std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received. The key is the
-                                            ///< first element.
+  std::map<std::size_t, Payload> written_;  ///< Encoded final pieces as received, by the index of
+                                            ///< their first element.
   std::optional<PeerId> unsound_from_;
   std::size_t left_ = 0;  ///< Number of unfinished steps, plus buckets whose input is not ready.
   std::uint64_t progress_ = 0;

@@ -86,7 +86,8 @@ std::optional<LinkCost> LinkTable::find(PeerId from, PeerId to) const {
 
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only) {
-  /// The seconds that one peer sends or receives in one phase.
+  /// The messages that one peer sends, or those that it receives, in one phase, and their costs on
+  /// the links.
   struct Load {
     double latency_s = 0;
     double bytes_s = 0;

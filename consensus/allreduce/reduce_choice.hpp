@@ -17,8 +17,8 @@ namespace gv {
 /// The costs that peers have reported for their outgoing links.
 class LinkTable {
  public:
-  /// Accepts the reports of `from`. A value that makes no sense counts as a link that carries
-  /// nothing, so wrong reports can only lead to a slow order.
+  /// Accepts the reports of `from`. A value that makes no sense counts as that of an extremely slow
+  /// link, so wrong reports can only lead to a slow order.
   void add(PeerId from, const std::vector<LinkReport>& reports);
 
   /// The cost of this link; nullopt if no peer has reported it.
@@ -60,11 +60,12 @@ struct ReduceNeeds {
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 
-/// Returns the order and algorithm with the shortest predicted time, if all links that they use are
-/// measured and a collective, with its computation, is at least 15 % faster than with `present`.
-/// Otherwise returns `present`, so nothing changes if all links are similar. If `present` has been
-/// faster than predicted, its measured time counts. Fills in `slowest`. A new order comes from
-/// `ring_order`, for the size of the ring's messages; the call takes about as long as `ring_order`.
+/// Returns the order and algorithm with the shortest predicted time. All links that they use must
+/// be measured, and a collective, with its computation, must be at least 15 % faster than with
+/// `present`. Otherwise returns `present`, so nothing changes if all links are similar. If
+/// `present` has been faster than predicted, its measured time counts. Fills in `slowest`. A new
+/// order comes from `ring_order`, for the size of the ring's messages; the call takes about as long
+/// as `ring_order`.
 ReduceChoice better_choice(ReduceChoice present, const LinkTable& links, const ReduceNeeds& needs);
 
 }  // namespace gv

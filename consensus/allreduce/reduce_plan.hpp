@@ -65,8 +65,9 @@ struct LinkCost {
   double seconds_per_byte = 0;
 };
 
-/// The assumed cost of an unmeasured link: 10 Gbit/s in one building (`network_link`), between
-/// processes of one host, or between processes that read each other's memory.
+/// The assumed costs of an unmeasured link. `network_link`: 10 Gbit/s within a building.
+/// `host_link`: between processes on one host. `memory_link`: between processes that read each
+/// other's memory.
 inline constexpr LinkCost network_link{.latency_s = 60e-6, .seconds_per_byte = 0.8e-9};
 inline constexpr LinkCost host_link{.latency_s = 5e-6, .seconds_per_byte = 0.2e-9};
 inline constexpr LinkCost memory_link{.latency_s = 5e-6, .seconds_per_byte = 0.05e-9};

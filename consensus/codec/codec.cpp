@@ -185,8 +185,8 @@ double usual_delta(const Codec& codec, std::size_t elements) {
   Codec damped = codec;
   damped.damped = true;
   const CodecTraits traits = traits_of(damped, elements);
-  // These codecs keep the same fraction of any vector: linear ones choose values at random, and
-  // rounding to halves loses almost nothing.
+  // These codecs keep the same fraction of any vector: linear codecs choose values at random, and
+  // rounding to 16-bit floats loses almost nothing.
   if (traits.lossless || traits.linear || bytes_per_element(codec) > 0) return traits.delta;
   constexpr std::size_t vectors = 16;  // Enough vectors for an error of about a hundredth.
   Rng rng(1);

@@ -26,8 +26,8 @@ namespace gv {
 /// | top_k    | the k values of largest magnitude, their indices | 6 k           | contractive |
 /// | random_k | k random values, times d/k, and a seed           | 4 k           | unbiased    |
 ///
-/// Here k = ceil(fraction d), which is at least 1. Offers of exchanges contain a kind's number, so
-/// the numbers are part of the wire format.
+/// Here k = ceil(fraction * d), which is at least 1. Offers of exchanges contain a kind's number,
+/// so the numbers are part of the wire format.
 enum class CodecKind : std::uint8_t {
   identity,
   fp16,
@@ -52,12 +52,12 @@ std::string_view to_string(CodecKind kind);
 struct Codec {
   CodecKind kind = CodecKind::identity;
   double fraction = 0.01;  ///< top_k, random_k: the fraction of values kept, in (0, 1].
-  unsigned levels = 127;  ///< qsgd: the number of levels, 1 to 127. Numbers of the form 2^n - 1 use
-                          ///< all their bits.
+  unsigned levels = 127;   ///< qsgd: the number of levels, 1 to 127. Numbers of the form 2^n - 1
+                           ///< leave no bit of a code unused.
   /// Makes unbiased codecs write a smaller scale, so that they are contractive in expectation.
-  /// Decoders work the same either way. Used with error feedback, which later sends what a message
-  /// lost. Without damping, an unbiased codec with omega of 1 or more would lose more in each
-  /// message than it sends.
+  /// Decoders work the same either way. Used with error feedback, which sends the values lost in
+  /// one message with a later one. Without damping, an unbiased codec with omega of 1 or more would
+  /// lose more in each message than it sends.
   bool damped = false;
 
   friend bool operator==(const Codec&, const Codec&) = default;
@@ -119,22 +119,24 @@ struct CodecTraits {
   /// True if C(x) + C(y) = C(x + y) whenever all three use generators in the same state. Peers that
   /// share a seed can therefore sum codes.
   bool linear = false;
-  /// The smallest omega with E ||C(x) - x||^2 <= omega ||x||^2. qsgd and terngrad with s levels and
-  /// buckets of n: (sqrt(1 + (n-1)/s^2) - 1) / 2, attained if one value is s and all others are
-  /// s / (s + sqrt(s^2 + n - 1)). random_k: d/k - 1, attained by every x.
+  /// The smallest omega with E ||C(x) - x||^2 <= omega ||x||^2. For qsgd and terngrad with s levels
+  /// and buckets of n values it is (sqrt(1 + (n-1)/s^2) - 1) / 2, attained if one value is s and
+  /// all others are s / (s + sqrt(s^2 + n - 1)). For random_k it is d/k - 1, attained by every x.
   double omega = 0;
   /// The largest delta with ||C(x) - x||^2 <= (1 - delta) ||x||^2, in expectation if the codec is
-  /// damped. 0 for unbiased codecs, which bound only the mean. top_k: k/d. sign: 1 / (bucket size),
-  /// attained if all values but one are 0; for a given x it is ||x||_1^2 / (d ||x||_2^2), which is
-  /// 2/pi for normally distributed values. fp16: 1 - 2^-22 and bf16: 1 - 2^-16, for values that are
-  /// normal numbers in that format; smaller values lose up to 2^-25 and 2^-134 each.
+  /// damped. It is 0 for unbiased codecs, for which only the expected error has a bound, and k/d
+  /// for top_k. For sign it is 1 / (bucket size), attained if all values but one are 0. For a given
+  /// x, sign keeps ||x||_1^2 / (d ||x||_2^2) of a bucket, which is 2/pi for normally distributed
+  /// values. For fp16 it is 1 - 2^-22 and for bf16 1 - 2^-16, if all values are normal numbers in
+  /// that format. Smaller values lose up to 2^-25 and 2^-134 each.
   double delta = 0;
 };
 CodecTraits traits_of(const Codec& codec, std::size_t elements);
 
 /// The part of the squared norm of normally distributed values that a codec keeps when it is
 /// damped: 1 - E ||C(x) - x||^2 / ||x||^2. The bounds in CodecTraits are for the worst values,
-/// which are rare in models: terngrad keeps 0.38 here, and 0.08 at worst.
+/// which are rare in models: terngrad keeps 0.38 of normally distributed values, and 0.08 of the
+/// worst.
 double usual_delta(const Codec& codec, std::size_t elements);
 
 /// The largest value that remains finite when the codec writes it.
@@ -143,8 +145,9 @@ float largest_writable(const Codec& codec);
 bool is_writable(const Codec& codec, std::span<const float> values);
 
 /// Bytes for `elements` < 2^32 values; 0 for none. All vectors of one size take the same number of
-/// bytes. For top_k, each index costs 2 bytes, plus 4 for every 65536 elements and 12 in all (see
-/// sparse_vector.hpp). If the whole vector with its zeros is shorter, it is written instead.
+/// bytes. top_k needs a header of 12 bytes, 4 bytes for every 65536 elements, and 2 bytes for each
+/// index (see sparse_vector.hpp). If the whole vector with its zeros is shorter, it is written
+/// instead.
 std::size_t encoded_size(const Codec& codec, std::size_t elements);
 
 /// Writes `values` into `out`, which must have their encoded size. qsgd and terngrad draw from

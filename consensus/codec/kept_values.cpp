@@ -1,5 +1,5 @@
 // Writes top_k as a sparse vector with exactly k values, and random_k as a seed and the values at
-// the indices that the seed gives.
+// the indices that the seed determines.
 #include "consensus/codec/kept_values.hpp"
 
 #include <algorithm>

@@ -67,7 +67,7 @@ void encode_bucket(Code code, bool damped, std::span<const float> values, Rng& r
 bool decode_bucket(Code code, const std::byte* bytes, std::span<float> out) {
   const auto largest = number_at<float>(bytes);
   if (!std::isfinite(largest) || largest < 0) return false;
-  // The value that each code stands for in this bucket, so that no element needs a division. NaN
+  // The value of each code in this bucket, computed once, so that no element needs a division. NaN
   // marks invalid codes.
   std::array<float, 256> meanings;
   meanings.fill(std::numeric_limits<float>::quiet_NaN());

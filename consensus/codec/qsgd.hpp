@@ -12,14 +12,14 @@ namespace gv {
 // bucket of 512 values is written as its largest magnitude m (a float) and, for each value x_i, a
 // sign and a level q from 0 to s. To find q, s|x_i|/m is rounded up or down at random, so that the
 // expected value of m q / s is |x_i|. The expected squared error is (m/s)^2 sum f_i (1 - f_i),
-// where f_i is the fraction that is rounded away. For s = 127 and 7 this is at most 0.008 and 1.2
-// times the squares of the values, and 0.0002 and 0.06 times for normally distributed values.
-// (Scaled by the Euclidean norm it would be 0.03 and 3.2 times. A ring rounds partial sums again in
-// every round, which multiplies the error.) With one level this is TernGrad (Wen 2017): m times -1,
-// 0 or 1, with an expected squared error of m ||x||_1 - ||x||_2^2 in a bucket.
+// where f_i is the fractional part of s|x_i|/m. Relative to sum x_i^2 this is at most 0.008 for s =
+// 127 and 1.2 for s = 7. For normally distributed values it is 0.0002 and 0.06. (If values were
+// scaled by the Euclidean norm, the bounds would be 0.03 and 3.2. A ring rounds partial sums again
+// in every round, which multiplies the error.) With one level this is TernGrad (Wen 2017): m times
+// -1, 0 or 1, with an expected squared error of m ||x||_1 - ||x||_2^2 in a bucket.
 
 constexpr std::size_t qsgd_bucket = 512;  ///< Number of values that share a scale.
-/// The largest number of levels that fit one byte together with a sign.
+/// The largest number of levels for which a level and a sign fit into one byte.
 constexpr unsigned qsgd_levels_max = 127;
 
 /// Bytes for `count` values with s levels (1 to 127). A sign and a level together take 2 +

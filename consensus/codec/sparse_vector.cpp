@@ -215,7 +215,8 @@ SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> r
     magnitudes.resize(values.size());
     // NaN ranks above all numbers, so that it is sent and noticed.
     std::ranges::transform(values, magnitudes.begin(), magnitude_bits);
-    // Zeros are never taken, so the threshold is at least magnitude 1.
+    // Zeros are never taken, so the threshold is at least 1, the bits of the smallest magnitude
+    // above zero.
     const std::uint32_t least = std::max(kth_largest(magnitudes, k), std::uint32_t{1});
     std::size_t of_the_least = k - std::min(k, count_from(magnitudes, least + 1));
     for (std::size_t i = 0; i < values.size(); ++i) {

@@ -39,7 +39,7 @@ class SparseVector {
   /// All values of a dense vector, or the stored values of a sparse one.
   std::span<const float> values() const { return values_; }
 
-  /// The index in the vector of each of `values`.
+  /// The index of each of values() in the vector.
   std::vector<std::size_t> indices() const;
 
   /// Adds every value to its element of `sum`, which has `size` elements.
@@ -70,13 +70,14 @@ std::size_t encoded_size(const SparseVector& stream, const Codec& codec);
 std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t values,
                                 const Codec& codec);
 
-/// Returns the same vector, made dense if that takes fewer bytes. Dense is shorter once the vector
-/// stores about two thirds of the elements with 4-byte values, or a fifth with 4-bit values.
+/// Returns the same vector, made dense if that takes fewer bytes. The dense form is shorter once
+/// the vector stores about two thirds of the elements with 4-byte values, or a fifth with 4-bit
+/// values.
 SparseVector compact(SparseVector stream, const Codec& codec);
 
-/// The compact sum of two vectors of the same size, in linear time. A sparse sum holds the indices
-/// of both. Addition is commutative but not associative, so equal bits require the same order of
-/// merges.
+/// The compact sum of two vectors of the same size, in linear time. A sparse sum stores a value for
+/// every index of either vector. Addition is commutative but not associative, so equal bits require
+/// the same order of merges.
 SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec = Codec::identity);
 
 /// Top-k with error feedback (Stich, Cordonnier and Jaggi 2018; per block as in SparCML's Top16).

@@ -8,7 +8,7 @@
 
 namespace gv {
 
-/// Settings of all compressors. By default gradients are sent whole.
+/// Settings of all compressors. By default, complete gradients are sent without compression.
 struct CompressorOptions {
   Codec codec = Codec::identity;  ///< The codec in which values are sent.
   /// Number of values sent out of every 512: those of largest magnitude. 0 means all.
@@ -18,7 +18,8 @@ struct CompressorOptions {
   /// Number of steps, from the first one on, over which the number of values sent falls to
   /// `top_k_per_512`.
   std::uint64_t warm_up_steps = 0;
-  /// Rank of the factors in which a gradient's matrices are sent; 0 means that they are sent whole.
+  /// Rank of the factors in which a gradient's matrices are sent; 0 means that they are sent
+  /// without factors.
   std::size_t rank = 0;
   /// True if gradients of dense layers may be sent as two factors each (see
   /// sufficient_factors.hpp).

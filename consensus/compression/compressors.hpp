@@ -23,8 +23,8 @@ struct GradientPlaces {
                                       ///< sufficient factors.
 };
 
-/// Explains why a compressor cannot be combined with another setting, and what to do. Empty if the
-/// two can be combined.
+/// Explains why a compressor cannot be combined with another setting, and how to resolve the
+/// conflict. Empty if the two can be combined.
 struct CompressorClash {
   std::string_view reason;
   std::string_view remedy;

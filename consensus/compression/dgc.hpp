@@ -21,7 +21,7 @@ struct DgcOptions {
   double norm_max = 0;
 };
 
-/// Chooses what one peer sends of its gradients and keeps the rest (Lin et al. 2018, section 3):
+/// Chooses which gradient values one peer sends, and keeps the rest (Lin et al. 2018, section 3):
 ///
 ///   u <- mu u + g;  v <- v + u                     or Nesterov:  u <- mu (u + g);  v <- v + u + g
 ///   send the largest of v;  where they were, v = 0 (they are sent) and u = 0 (factor masking)

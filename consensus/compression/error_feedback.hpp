@@ -1,4 +1,5 @@
-// Error feedback: keeps what a compressor did not send, and adds it to the next gradient.
+// Error feedback: keeps the values that a compressor did not send, and adds them to the next
+// gradient.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@
 
 namespace gv {
 
-/// The errors of one replica's gradients: what was not sent of them. A gradient's errors count only
-/// once the sum that includes it has arrived. Until then the gradient can be encoded again.
+/// The errors of one replica's gradients: the parts that were not sent. A gradient's errors count
+/// only once the sum that includes it has arrived. Until then the gradient can be encoded again.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}

@@ -12,8 +12,8 @@ namespace gv {
 /// Every peer receives the codes (encoded gradients) of all peers and sums them itself, in the
 /// order of ranks. So all peers get the same bits, the sum adds no error, and there is no
 /// aggregator that could be lost. The price is that each peer passes on the codes of all others.
-/// Gradients are sent whole if the codes of all peers together would be longer than a gradient, or
-/// if there is only one peer.
+/// Complete gradients are sent if the codes of all peers together would be longer than a gradient,
+/// or if there is only one peer.
 class GatheredCompressor : public GradientCompressor {
  public:
   /// A gradient of `elements` values is written as `code` floats.

@@ -1,4 +1,4 @@
-// Gradient compressors: what each peer contributes to a sum instead of its whole gradient.
+// Gradient compressors: ways for a peer to contribute less than its whole gradient to a sum.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace gv {
 struct GradientSum {
   std::uint64_t step = 0;  ///< The optimiser step at which the sum begins.
   bool local = false;      ///< True if the sum is of the changes of local steps, not of gradients.
-  std::uint64_t generation = 0;       ///< The key of the generation that makes the sum.
+  std::uint64_t generation = 0;       ///< The key of the generation that computes the sum.
   std::uint64_t number = 0;           ///< Number of earlier sums in that generation.
   std::vector<std::uint32_t> shares;  ///< Number of samples of each peer, by rank.
   std::size_t rank = 0;               ///< Our own rank.
@@ -29,8 +29,8 @@ struct GradientSum {
 struct CompressionPlan {
   GradientSum sum;
   std::size_t elements = 0;  ///< Number of values that are sent.
-  /// One range for each rank; together the ranges cover the first of the values sent. These values
-  /// are gathered, not summed. May be empty.
+  /// One range for each rank; together the ranges cover the beginning of the values sent. The
+  /// values in these ranges are gathered, not summed. May be empty.
   std::vector<Range> parts;
   /// Offsets of the weights of dense layers. The learner writes the layers' factors there instead
   /// of the gradient.
@@ -86,8 +86,8 @@ class GradientCompressor {
 
   /// The named vectors for a checkpoint. There are none if the kept values come from local steps.
   Named lasting() const { return local_ ? Named() : kept(); }
-  /// Restores one of these vectors before the first encode(). Ignores unknown names and vectors of
-  /// another size.
+  /// Restores one of the vectors that lasting() returned. Call it before the first encode().
+  /// Ignores unknown names and vectors of another size.
   virtual void restore(const std::string&, std::vector<float>) {}
 
  private:

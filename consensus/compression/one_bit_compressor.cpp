@@ -27,8 +27,8 @@ constexpr std::size_t size(std::size_t values) {
   return whole + (rest > 0 ? means + (rest + word_bits - 1) / word_bits : 0);
 }
 
-/// Writes the values into `out` and subtracts what was written, which leaves the errors in
-/// `values`.
+/// Writes the values into `out`, and subtracts the written values from `values`, which then hold
+/// the errors.
 void write(std::span<float> values, float* out) {
   for (std::size_t at = 0; at < values.size(); at += bucket) {
     const auto part = values.subspan(at, std::min(bucket, values.size() - at));
@@ -73,8 +73,9 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 /// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
 /// one-bit values, and sends the sum on with one bit for each value again, keeping the error. Here
-/// codes are gathered: n peers send (n - 1) / 28 floats for each value, compared with 2 (n - 1) / n
-/// for whole gradients. With 29 or more peers, gradients are sent whole, including the kept errors.
+/// codes are gathered: each of n peers sends (n - 1) / 28 floats for each value, compared with 2 (n
+/// - 1) / n for whole gradients. With 29 or more peers, complete gradients are sent, including the
+/// kept errors.
 class OneBitCompressor final : public GatheredCompressor {
  public:
   explicit OneBitCompressor(std::size_t elements)

@@ -162,7 +162,7 @@ double product(std::span<const float> a, std::span<const float> b) {
 double project(std::span<float> columns, std::size_t length, std::size_t c) {
   const auto column = columns.subspan(c * length, length);
   const double before = product(column, column);
-  // If a column lies almost in the span of the others, what is left is mostly rounding error and
+  // If a column lies almost in the span of the others, the remainder is mostly rounding error and
   // far from orthogonal to them. A second pass makes it orthogonal, or shows that nothing is left.
   for (int pass = 0; pass < 2; ++pass) {
     for (std::size_t b = 0; b < c; ++b) {
@@ -225,8 +225,8 @@ PowerSgd::PowerSgd(FactorShape shape)
   check(end <= shape_.elements, "matrices lie in the gradient");
 }
 
-/// Visits everything that is sent, in order. Calls matrix(i, its place, offset of its factor in
-/// what is sent) and rest(offset in the gradient, offset in what is sent, length).
+/// Visits everything that is sent, in order. Calls matrix(i, its place, offset of its factor in the
+/// vector sent) and rest(offset in the gradient, offset in the vector sent, length).
 template <class Matrix, class Rest>
 void PowerSgd::walk(const Matrix& matrix, const Rest& rest) const {
   std::size_t done = 0;

@@ -44,11 +44,11 @@ FactorShape factor_shape(std::size_t elements, std::span<const MatrixPlace> matr
 ///   even turns   P_i = M V    mean of P_i   out = P V^T   e = M - P_i V^T   next U = orth(P)
 ///   odd turns    Q_i = M^T U  mean of Q_i   out = U Q^T   e = M - U Q_i^T   next V = orth(Q)
 ///
-/// so (rows or cols) * rank floats are sent instead of rows * cols. The memory e is what this
-/// peer's own factor leaves of M. It therefore depends only on the peer's own data and the shared
-/// basis, and mean(e) = mean(M) - out. A matrix whose true rank is at most `rank` is sent
-/// completely in two turns, an even one and the next. Loops run in a fixed order, so equal means
-/// give equal bits on all machines. Pure.
+/// so (rows or cols) * rank floats are sent instead of rows * cols. The memory e is the part of M
+/// that this peer's own factor does not represent. It therefore depends only on the peer's own data
+/// and the shared basis, and mean(e) = mean(M) - out. A matrix whose true rank is at most `rank` is
+/// sent completely in two turns, an even one and the next. Loops run in a fixed order, so equal
+/// means give equal bits on all machines. Pure.
 class PowerSgd {
  public:
   /// Identifies a sum by its generation and the number of earlier sums in that generation. The

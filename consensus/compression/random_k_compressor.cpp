@@ -47,8 +47,8 @@ constexpr std::size_t count(std::size_t per_bucket, std::size_t elements) {
 /// from the number of the step, so the values are summed like any others, and no indices are sent.
 /// Values are not scaled up to replace the omitted ones. Omitted values are kept and sent later, so
 /// with scaling they would count twice. Descent with rate eta on a curvature h is stable if eta h <
-/// 2 delta / (2 - delta), where delta is the fraction that is sent, since a value waits 1 / delta
-/// steps on average.
+/// 2 delta / (2 - delta), where delta is the fraction that is sent. (A value waits 1 / delta steps
+/// on average.)
 class RandomKCompressor final : public GradientCompressor {
  public:
   RandomKCompressor(const CompressorOptions& options, std::size_t elements)

@@ -57,7 +57,7 @@ void write(std::span<const float> values, float* out, Rng& draws) {
   }
 }
 
-/// Adds `weight` times the written values to `sum`. A code that no sound peer writes counts as 0.
+/// Adds `weight` times the written values to `sum`. A code that no honest peer writes counts as 0.
 void add(const float* in, float weight, std::span<float> sum) {
   for (std::size_t at = 0; at < sum.size(); at += bucket) {
     const auto part = sum.subspan(at, std::min(bucket, sum.size() - at));
@@ -75,9 +75,9 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 /// TernGrad (Wen et al. 2017). In the paper all peers use the largest of their scales, so that a
 /// server can sum integers. A common scale makes more values zero. Here codes are gathered, and
-/// each code has its own scales. n peers send (n - 1) / 15.5 floats for each value. With 16 or more
-/// peers, gradients are sent whole. No errors are kept, because apart from clipping the mean is
-/// unbiased.
+/// each code has its own scales. Each of n peers sends (n - 1) / 15.5 floats for each value. With
+/// 16 or more peers, complete gradients are sent. No errors are kept, because apart from clipping
+/// the mean is unbiased.
 class TernaryCompressor final : public GatheredCompressor {
  public:
   explicit TernaryCompressor(std::size_t elements)

@@ -22,7 +22,7 @@ constexpr int patience_with_the_good = 4;
 constexpr int patience_with_decisions = 6;
 /// Weight of the newest measurement in the smoothed duration of answers.
 constexpr double newest_weight = 0.2;
-/// A sound peer never misses more settings revisions than this while it runs.
+/// An honest peer never misses more settings revisions than this while it runs.
 constexpr std::uint64_t revisions_ahead_max = 64;
 /// The largest number of a settings revision that a newcomer accepts.
 constexpr std::uint64_t first_revision_max = std::uint64_t{1} << 32;
@@ -65,7 +65,7 @@ void Agreement::set_candidates(Time now, std::vector<PeerId> present) {
   if (still_since_ && !generation_) ask_again_at_ = std::min(ask_again_at_, now + patience() / 3);
 }
 
-/// A message may blame any id, so ids that could not take part anyway are dropped.
+/// A message may blame any id, so ids of peers that are not present are ignored.
 void Agreement::blame(PeerId peer) {
   const bool is_there = std::ranges::find(present_, peer) != present_.end();
   if (peer != self_ && is_there) blamed_.insert(peer);
@@ -87,7 +87,7 @@ bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
 void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
   out.tell(UnsoundMessage{.peer = peer, .why = why});
   if (exclusion_.offend(now, peer)) {
-    // Outside lockstep the peer stays in our generations, so we must still hear its ballots.
+    // Outside lockstep the peer stays in our generations, so we must still answer its ballots.
     if (exclusion_.is_in_step()) {
       out.tell(LinkQuarantined{.peer = peer, .why = why, .seconds = seconds(refusal())});
     }
@@ -177,7 +177,7 @@ void Agreement::stand_still(Time now) {
 }
 
 /// The largest number such that more than a third of all candidates have reported a ballot at least
-/// as large. If at most a third of them are hostile, at least one reporter is sound, so hostile
+/// as large. If at most a third of them are hostile, at least one reporter is honest, so hostile
 /// reports alone cannot raise the numbers. `own` is the number that we report.
 std::uint64_t Agreement::vouched(std::uint64_t own) const {
   std::vector<std::uint64_t> numbers{own};
@@ -367,7 +367,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  // If our revision is far above those of all others, it was never sound.
+  // If our revision is far above those of all others, it was never valid.
   const bool is_ours_sound =
       own_.revision.number <= generation.revision.number + revisions_ahead_max;
   own_.revision =
@@ -396,9 +396,9 @@ bool Agreement::awaits(PeerId from, const Install& message) const {
   return answered_ && ballot == promised_ && ballot.proposer == from && from != self_;
 }
 
-/// Returns why no sound peer would send this message; empty if one might. Judging settings means
-/// reading a whole config, so we skip it if a peer repeats itself or speaks unasked. If a repeated
-/// decision differs from the first, the watch notices.
+/// Returns why no honest peer would send this message; empty if one might. Judging settings means
+/// reading a whole config, so we skip it if a peer repeats a message, or sends one that we do not
+/// wait for. If a repeated decision differs from the first, `watch_` notices.
 std::string Agreement::problem_of(PeerId from, const Message& message,
                                   const GenerationPlanner& planner) const {
   if (const auto* promise = std::get_if<Promise>(&message);
@@ -474,8 +474,9 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   confirm(out);
 }
 
-/// Measures how long the answer that has just arrived took. A late peer gets more time in the next
-/// ballot. The measurement has a limit, so a stall of a minute does not make us wait for minutes.
+/// Measures the time from our proposal to the answer that has just arrived. A late peer gets more
+/// time in the next ballot. The measurement has a limit, so a stall of a minute does not make us
+/// wait for minutes.
 void Agreement::measure(Time now) {
   const double took = seconds(std::min(now - proposed_at_, 3 * patience()));
   answer_seconds_ += newest_weight * (took - answer_seconds_);
@@ -566,7 +567,7 @@ void Agreement::receive(Time now, PeerId from, const Equivocation& message, Effe
   convict(now, message, out);
 }
 
-/// Blame only shortens our wait: a wrongly blamed peer that answers in time takes part.
+/// Blame only shortens our wait: a wrongly blamed peer that answers in time is still included.
 void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Effects&) {
   if (generation_) {
     const bool concerns =

@@ -27,11 +27,12 @@ namespace gv {
 ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
                              std::uint64_t samples, std::uint64_t steps = 1);
 
-/// Ballots by which live peers agree on the next generation. A peer that answers a proposal stands
-/// still until that ballot or a later one is decided, so no peer can finish a collective that the
-/// new generation does not know of. The peer with the smallest id proposes; if it stays silent, the
-/// next one proposes after a while. Peers that do not answer in time are left out and join a later
-/// generation. A leaving peer answers once more, so that its state can be sent to others. Pure.
+/// Ballots by which live peers agree on the next generation. A peer that answers a proposal stops
+/// work until that ballot or a later one is decided. So no peer can finish a collective that is
+/// missing from the new generation's model. The peer with the smallest id proposes; if it stays
+/// silent, the next one proposes after a while. Peers that do not answer in time are left out and
+/// join a later generation. A leaving peer answers once more, so that its state can be sent to
+/// others. Pure.
 class Agreement {
  public:
   struct Options {
@@ -41,7 +42,7 @@ class Agreement {
     /// their messages apart by these numbers.
     std::uint64_t first_ballot = 0;
   };
-  /// A sound peer never misses more of the others' ballots than this.
+  /// An honest peer never misses more of the others' ballots than this.
   static constexpr std::uint64_t numbers_ahead_max = std::uint64_t{1} << 20;
 
   /// `session` must differ from that of every earlier process of this peer, so that the ballots of
@@ -49,12 +50,12 @@ class Agreement {
   /// object.
   Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer);
 
-  /// Sets the version of our replica. Must not be called while standing still.
+  /// Sets the version of our replica. Must not be called while work has stopped for a ballot.
   void set_version(const ModelVersion& version) { own_.version = version; }
   const ModelVersion& version() const { return own_.version; }
-  /// Sets how many samples we compute in a second, from which shares follow; 0 means not known yet.
+  /// Sets how many samples we compute in a second, which determines our share; 0 means unknown.
   void set_speed(double samples_per_second) { own_.speed = static_cast<float>(samples_per_second); }
-  /// Sets our measurements of the links from us, at most `link_reports_max`.
+  /// Sets our measurements of our outgoing links, at most `link_reports_max`.
   void set_links(std::vector<LinkReport> links) { own_.links = std::move(links); }
   /// Sets the pipeline stages whose state we have, at most `stage_holdings_max`.
   void set_holdings(std::vector<StageHolding> holdings) { own_.holdings = std::move(holdings); }
@@ -79,8 +80,8 @@ class Agreement {
   /// The newest revision that we know. The running generation may use an older one.
   const SettingsRevision& revision() const { return own_.revision; }
 
-  /// Sets the peers that could take part now, including us, sorted. All of them become candidates,
-  /// except excluded peers.
+  /// Sets the peers that could join a generation now, including us, sorted. All of them become
+  /// candidates, except excluded peers.
   void set_candidates(Time now, std::vector<PeerId> present);
   const std::vector<PeerId>& candidates() const { return candidates_; }
 
@@ -108,8 +109,8 @@ class Agreement {
   bool is_spoilt() const;
 
   /// Ends the running generation for all its peers. Peers in `blamed` (may be empty) get only a
-  /// short timeout in the next ballot, from every peer that hears of this. While no generation
-  /// runs, only new blame is passed on.
+  /// short timeout in the next ballot, from every peer that learns of the blame. While no
+  /// generation runs, only new blame is passed on.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
   /// Notes a sign of life from the peer, which is then no longer blamed.
@@ -120,7 +121,7 @@ class Agreement {
   static bool handles(const Message& message);
   /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
   /// Refusals. An unsound message is reported as UnsoundMessage and counts against its sender. A
-  /// sound message is ignored if it asks for too much: a ballot far above all that peers report,
+  /// valid message is ignored if it asks for too much: a ballot far above all that peers report,
   /// more interruptions than the sender's budget allows, or a settings revision far above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
@@ -187,7 +188,7 @@ class Agreement {
       session_;  ///< Part of the ids of our ballots. Changes when our ballot numbers fall.
   Options options_;
   Answer own_;                   ///< Our present answer to any ballot.
-  std::vector<PeerId> present_;  ///< The peers that could take part, including excluded ones.
+  std::vector<PeerId> present_;  ///< The peers that could join, including excluded ones.
   std::vector<PeerId> candidates_;
   Exclusion exclusion_;
   EquivocationWatch watch_;
@@ -199,10 +200,11 @@ class Agreement {
   std::map<PeerId, std::uint64_t> reported_;  ///< The largest ballot number in the messages of each
                                               ///< peer.
   BallotBudget budget_;
-  bool interrupted_ = false;  ///< True if the ballot that we promised ended a running generation.
+  bool interrupted_ = false;  ///< True if the ballot that we last answered ended a running
+                              ///< generation.
   std::optional<Generation> generation_;
   Time began_at_{};          ///< When the newest generation that included us began.
-  ModelVersion began_from_;  ///< Our version at the beginning of that generation.
+  ModelVersion began_from_;  ///< Our version when the newest generation that included us began.
   bool in_vain_ = false;     ///< True if the last generation ended without a change of our version.
   std::optional<Generation> last_generation_;
   std::optional<Install> decided_;  ///< Our own last decision, for peers that ask for it again.
@@ -214,7 +216,8 @@ class Agreement {
   bool answered_ = false;  ///< True while we wait for another peer's decision. The wait also ends
                            ///< if the ballot becomes void.
   bool answered_end_ = false;        ///< True if our last answer reported the end of the run.
-  std::optional<Time> still_since_;  ///< When we last began to stand still. Empty if we never have.
+  std::optional<Time> still_since_;  ///< When we last stopped work for a ballot. Empty if we never
+                                     ///< have.
   Time proposed_at_{};
   Time ask_again_at_ = never;
   double answer_seconds_ = 0;  ///< Smoothed duration of answers.

@@ -11,10 +11,10 @@
 
 namespace gv {
 
-/// A ballot makes all its peers stand still, so no peer may call ballots without limit. Each peer
-/// may interrupt us `burst` times at once, and once more after every `interval`. Faults make sound
-/// peers call many ballots, but a ballot that leads to a generation is refunded. A peer over its
-/// budget is not punished, only answered later. Pure.
+/// A ballot makes all its peers stop work, so no peer may call ballots without limit. Each peer may
+/// interrupt us `burst` times in quick succession, and once more after every `interval`. Faults
+/// make honest peers call many ballots, but a ballot that leads to a generation is refunded. A peer
+/// over its budget is not punished, only answered later. Pure.
 class BallotBudget {
  public:
   static constexpr int burst = 8;

@@ -25,7 +25,7 @@ bool is_signed(const Decision& decision, const Signer& signer);
 bool is_proof(const Equivocation& claim, const Signer& signer);
 
 /// Compares the decisions that proposers send to us and to others. Every peer shows each decision
-/// that it accepts to all live peers. So if two sound peers get different decisions of a ballot,
+/// that it accepts to all live peers. So if two honest peers get different decisions of a ballot,
 /// they find out at once, however many others are hostile or have no decision. The two signatures
 /// together are a proof, which every peer checks for itself and passes on to all. Pure.
 class EquivocationWatch {
@@ -40,8 +40,8 @@ class EquivocationWatch {
     std::optional<Equivocation> proof;  ///< A proof against a proposer that is not convicted yet.
   };
 
-  /// Compares a decision that its proposer has sent us, and shows it to all others in `present`
-  /// except the proposer. The caller has checked its signature.
+  /// Compares a decision that we received from its proposer, and shows it to all other peers in
+  /// `present`. The caller has checked the signature.
   Finding accept(const Decision& decision, const std::vector<PeerId>& present, Effects& out);
   /// has_accepted() is true if we have accepted any decision of the ballot, and holds() if we have
   /// accepted exactly this decision. A repeated decision need not be judged again.
@@ -50,7 +50,7 @@ class EquivocationWatch {
   /// Compares a decision that `holder` shows us. Checks signatures only if two decisions differ.
   Finding hear(PeerId holder, const Decision& decision);
 
-  /// Keeps a proof against a proposer that is not convicted yet, for show_proofs() to show.
+  /// Keeps a proof against a proposer that is not convicted yet, so that show_proofs() shows it.
   void convict(const Equivocation& proof);
   bool is_convicted(PeerId peer) const { return proofs_.contains(peer); }
   /// If it is time, shows all proofs to the peers in `present`, which must be sorted. A new proof

@@ -17,8 +17,8 @@ namespace gv {
 /// seen itself, and sends its refusals to all others over its own links. A peer is excluded if more
 /// than a third of all peers refuse it. If fewer refuse it, only these accusers exclude it. In
 /// lockstep the accusers then take no part; otherwise they work in the same generation. If fewer
-/// than a third of all peers are hostile, they cannot exclude a sound peer, because at least one of
-/// its accusers would have to be sound (consensus/README.md). Pure.
+/// than a third of all peers are hostile, they cannot exclude an honest peer, because at least one
+/// of its accusers would have to be honest (consensus/README.md). Pure.
 class Exclusion {
  public:
   explicit Exclusion(PeerId self, Duration lasts = std::chrono::minutes(1))
@@ -31,8 +31,8 @@ class Exclusion {
 
   /// Counts an unsound message of `peer`. Returns true if we now begin to refuse the peer. In
   /// lockstep, while we refuse a peer that few others refuse, and for the same time afterwards, we
-  /// begin no further refusal for messages. Otherwise several hostile peers could take turns to
-  /// keep us out for ever, because we take no part while we refuse one of them.
+  /// begin no further refusal because of messages. Otherwise several hostile peers could take turns
+  /// to keep us out for ever, because we take no part while we refuse one of them.
   bool offend(Time now, PeerId peer) {
     const bool tolerates = in_step_ && (now < tolerates_until_ || is_lonely());
     return conduct_.offend(now, peer) && !tolerates && refuse(now, peer);
@@ -44,8 +44,8 @@ class Exclusion {
   bool is_refused_for_ever(PeerId peer) const;
   /// Replaces the refusals that `from` reported earlier.
   void hear(Time now, PeerId from, const std::vector<PeerId>& refused);
-  /// Drops expired refusals. Returns true if one of ours has expired. `peers` has the same meaning
-  /// as in is_excluded().
+  /// Drops expired refusals. Returns true if one of ours has expired. `peers` are all live peers,
+  /// including us.
   bool tick(Time now, const std::vector<PeerId>& peers);
   /// When the next refusal expires.
   Time deadline() const;
@@ -65,10 +65,10 @@ class Exclusion {
   /// True if more than a third of `peers` refuse `peer`.
   bool is_refused_by_many(PeerId peer, const std::vector<PeerId>& peers) const;
   /// Returns the peers that a generation formed from `present` would contain, sorted by id. Peers
-  /// that more than a third of `peers` refuse are left out. In lockstep, a peer takes part only if
+  /// that more than a third of `peers` refuse are left out. In lockstep, a peer is included only if
   /// all peers that it refuses are left out. So two peers that refuse each other are both left out.
-  /// A hostile peer that refuses a sound one is left out, and peers that refuse only the hostile
-  /// one take part.
+  /// A hostile peer that refuses an honest one is left out, and peers that refuse only the hostile
+  /// one are included.
   std::vector<PeerId> taking_part(const std::vector<PeerId>& present,
                                   const std::vector<PeerId>& peers) const;
 
@@ -87,7 +87,7 @@ class Exclusion {
                                                     ///< accused.
   std::set<PeerId> shared_;  ///< Peers that we refuse, and that many others have refused at some
                              ///< time since we began to.
-  Time tolerates_until_{};   ///< Until this time we begin no refusal for messages.
+  Time tolerates_until_{};   ///< Until this time we begin no refusal because of messages.
 };
 
 }  // namespace gv

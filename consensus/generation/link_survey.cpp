@@ -133,7 +133,8 @@ std::vector<LinkReport> LinkSurvey::reports() const {
     const double large = known.large.fastest();
     LinkReport& report = reports.emplace_back(LinkReport{.to = peer});
     if (!std::isfinite(large) || !std::isfinite(small)) continue;
-    // If the large block took no longer than the small one, the link counts as fast as memory.
+    // If the large block took no longer than the small one, the link is taken to be as fast as
+    // memory.
     const auto bytes = static_cast<double>(bytes_->size());
     const double bytes_took = std::max(large - small, bytes / bytes_per_second_max);
     report.latency_s = static_cast<float>(small / 2);

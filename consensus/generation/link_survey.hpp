@@ -17,11 +17,11 @@ namespace gv {
 
 /// Measures the links from one peer to every other in its generation. A ring uses few links, so its
 /// traffic cannot show the speed of the others. So in each of a generation's first collectives,
-/// every peer sends one other peer a small block and, after the acknowledgement, a large block. All
-/// peers send to the peer at the same distance in ranks, so no peer receives two probes at once.
-/// The latency is half of the small block's time; the additional time of the large block is due to
-/// its bytes. Disturbances only make measurements slower, so the fastest of the newest four is
-/// used. Pure.
+/// every peer sends one other peer a small block and, after the acknowledgement, a large block. In
+/// one collective, all peers send to the peer at the same distance in rank, so no peer receives two
+/// probes at once. The latency is half of the small block's time; the additional time of the large
+/// block is due to its bytes. Disturbances only make measurements slower, so the fastest of the
+/// newest four is used. Pure.
 class LinkSurvey {
  public:
   /// Number of times that each link is measured in a generation.
@@ -30,8 +30,8 @@ class LinkSurvey {
   /// than a collective usually takes.
   static constexpr Duration quiet_max = std::chrono::milliseconds(250);
 
-  /// A large block has as many bytes as a link carries in a sum of `elements` floats, but at most
-  /// `block_bytes_usual`.
+  /// A large block has about as many bytes as a link carries in a sum of `elements` floats, but at
+  /// least 16 KiB and at most `block_bytes_usual`.
   LinkSurvey(PeerId self, std::size_t elements);
 
   /// Begins a generation. With more than 65 peers no links are measured.

@@ -29,7 +29,8 @@ std::optional<std::vector<PeerId>> ModelAudit::tell(PeerId from, std::uint64_t o
   if (whole) {
     std::map<std::uint64_t, std::size_t> sizes;
     for (const auto& [peer, theirs] : told) ++sizes[theirs];
-    // Goes by rank, so that of equally large groups the one with the lowest rank wins.
+    // Compares in the order of ranks, so that among equally large groups the one with the lowest
+    // rank wins.
     std::uint64_t usual = told.at(order_.front());
     for (const PeerId peer : order_) {
       if (sizes.at(told.at(peer)) > sizes.at(usual)) usual = told.at(peer);

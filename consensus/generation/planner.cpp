@@ -26,8 +26,8 @@ bool GenerationPlanner::contradicts_end(const Generation& generation) const {
   return end_view_ == EndView::over || end_view_ == EndView::reached;
 }
 
-/// Only a peer whose own answer reported the end can object to going on: a ballot that was answered
-/// before the end may be decided long after it.
+/// Only a peer whose own answer reported the end can object if the run goes on: a ballot that was
+/// answered before the end may be decided long after it.
 std::string GenerationPlanner::problem_of_end(const Generation& generation, bool answered) const {
   if (!contradicts_end(generation)) return "";
   if (generation.ends) return "it ends the run too early";

@@ -24,12 +24,12 @@ using Answers = std::map<PeerId, Answer>;
 bool is_end_agreed(const Answers& answers, const ModelVersion& version);
 
 /// A peer's view of whether the run is over for all, by its own clock and by the verdicts that it
-/// has heard.
+/// has received.
 enum class EndView : std::uint8_t {
   open,     ///< The end is near, or the peer cannot judge, so it accepts either decision.
-  far,      ///< No sound peer can report the end yet.
-  over,     ///< By this peer's clock, every sound peer must report the end.
-  reached,  ///< The target is reached, as far as the peer has heard. Others may disagree.
+  far,      ///< No honest peer can report the end yet.
+  over,     ///< By this peer's clock, every honest peer must report the end.
+  reached,  ///< The target is reached, by the verdicts that the peer has. Others may disagree.
 };
 
 /// Plans the next generation from the answers to a ballot, and checks the plans of other peers. The
@@ -44,27 +44,28 @@ class GenerationPlanner {
   /// no peer could continue.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
-  /// The newest version of which the peers in `answers` together have a whole model; each may have
-  /// only a part. If all peers leave, all of them end at this version.
+  /// The newest version of which the peers in `answers` together have the complete model; each may
+  /// have only a part. If all peers leave, all of them end at this version.
   virtual ModelVersion newest_version(const Answers& /*answers*/) const { return {}; }
 
   /// The most samples that all peers together can contribute to one optimiser step.
   virtual std::uint64_t samples_max() const = 0;
-  /// Returns why no sound peer of this run would install `generation`: a sentence without a full
-  /// stop, empty if it is sound. The caller has checked that the peers are all different, and that
-  /// each has a share and one of the peers as its source.
+  /// Returns why no honest peer of this run would install `generation`: a sentence without a full
+  /// stop, empty if `generation` is sound. The caller has checked that the peers are all different,
+  /// and that each has a share and one of the peers as its source.
   virtual std::string problem(const Generation& generation) const = 0;
-  /// Returns why no sound peer would give this answer, in the same form.
+  /// Returns why no honest peer would give this answer: a sentence without a full stop, empty if
+  /// one might.
   virtual std::string problem(const Answer& answer) const = 0;
-  /// Returns why no sound peer would switch to these settings, in the same form. The default is for
-  /// modes that cannot switch.
+  /// Returns why no honest peer would switch to these settings: a sentence without a full stop,
+  /// empty if one might. The default is for modes that cannot switch.
   virtual std::string problem(const SettingsRevision& revision) const {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
   /// Sets our view of the end, against which the decisions of others are checked, and the number of
-  /// peers that could take part, including us. A third of all peers means a third of this number,
-  /// because a proposer may leave out sound peers.
+  /// peers that could join a generation, including us. A third of all peers means a third of this
+  /// number, because a proposer may leave out honest peers.
   void set_view(EndView end, std::size_t present) {
     end_view_ = end;
     present_ = present;
@@ -72,12 +73,12 @@ class GenerationPlanner {
   EndView end_view() const { return end_view_; }
   /// True if this decision contradicts our view of the end.
   bool contradicts_end(const Generation& generation) const;
-  /// Returns why no sound peer would make this decision about the end, in the form of problem();
+  /// Returns why no honest peer would make this decision about the end, in the form of problem();
   /// empty if one might. `answered` is true if our answer to this ballot reported the end.
   std::string problem_of_end(const Generation& generation, bool answered) const;
 
   /// True if `self` has the state that `start` expects from it. `start` is sound, `self` is in
-  /// `start.order`, and `own` is the answer that it gave.
+  /// `start.order`, and `own` is the answer that `self` gave.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 
  protected:

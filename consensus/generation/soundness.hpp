@@ -10,8 +10,8 @@ namespace gv {
 
 /// Checks a Propose, Promise, Install, EndGeneration or Refusals from `from` against the rules for
 /// all ballots and the run's own settings, which `planner` knows. Returns a sentence without a full
-/// stop; empty if the message is sound or of another type. A sound peer never sends an unsound
-/// message, so an unsound one counts against its sender.
+/// stop; empty if the message obeys the rules or is of another type. An honest peer never breaks
+/// them, so a message that does counts against its sender.
 std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner);
 
 }  // namespace gv

@@ -21,13 +21,13 @@ class StateHash;
 /// from the decoded values of both snapshots, with the same clip factor c. So one side gains
 /// exactly what the other gives.
 ///
-///   initiator: offered -> receiving -> (whole answer and Ready) commit, send Commit
-///   responder: receiving -> (whole and sound) send Ready, await Commit -> commit
+///   initiator: offered -> receiving -> (complete model and Ready arrived) commit, send Commit
+///   responder: receiving -> (complete, sound model arrived) send Ready, await Commit -> commit
 ///
 /// The initiator decides. If Commit is missing, the responder asks for it. The responder drops the
 /// exchange when the initiator is gone or never answers, or when the run ends. Such an exchange
 /// counts as undecided, and this is the only way in which only half an exchange can be applied.
-/// Cost: one encoded model in each direction at the same time, five small messages, and memory for
+/// Cost: one encoded model in each direction at the same time, four small messages, and memory for
 /// one vector of floats.
 class PairExchange {
  public:
@@ -84,8 +84,8 @@ class PairExchange {
   /// Sets the snapshot that this peer offers and answers with, and the coefficient that it accepts.
   /// `since` are forces that the snapshot does not contain yet. These and later forces are added
   /// before the snapshot is used again, so no difference counts twice. If the snapshot is null,
-  /// every offer is refused as not ready, and the memory for exchanges is freed, because a final
-  /// mean or a download needs as much.
+  /// every offer is refused as not ready. The memory for exchanges is then freed, because a final
+  /// mean or a download needs as much memory.
   void set_snapshot(SnapshotPtr snapshot, float alpha, std::span<const Force> since = {});
 
   /// The present snapshot: the last one set, possibly with later forces added. May be null.
@@ -124,7 +124,7 @@ class PairExchange {
 
   /// Returns the forces of exchanges committed since the last call, for the live model.
   std::vector<Force> take_forces();
-  /// Returns the first peer whose offer we have refused as busy since the last call.
+  /// Returns the first peer whose offer we have refused since the last call because we were busy.
   std::optional<PeerId> take_turned_away();
 
   /// Counts an unsound model of `peer`, as if it came from an exchange. The peer is quarantined

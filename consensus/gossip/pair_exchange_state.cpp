@@ -21,7 +21,7 @@ constexpr int queries_max = 8;  ///< Number of times that the responder asks for
 /// An unanswered offer to a new partner gives way to others after the answer deadline divided by
 /// this.
 constexpr int patience_part = 8;
-constexpr std::size_t distances_min = 5;  ///< With fewer distances, none counts as usual.
+constexpr std::size_t distances_min = 5;  ///< With fewer distances, there is no typical one.
 /// With fewer partners, a single one could decide the median over partners.
 constexpr std::size_t partners_min = 3;
 
@@ -504,7 +504,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
   const double distance = mine.comparison.distance();
   const double clip = clip_factor(mine.clip_radius, distance);
   const double strength = mine.alpha * clip;
-  // A layout may have no elements, so no block may have created the difference.
+  // If the layout has no elements, no block has created the difference.
   if (!mine.difference.values) mine.difference.values = blank_difference();
   Force force{.values = std::move(mine.difference.values),
               .scale = static_cast<float>(strength),
@@ -523,7 +523,7 @@ void PairExchange::State::commit(Time now, Effects& out) {
   if (snapshot) since.push_back(force);
   forces.push_back(std::move(force));
   if (needs_memory()) memories.keep(mine.partner, mine.id, std::move(mine.middle));
-  // If nothing moves, the distance must not affect what counts as usual either.
+  // If the force is zero, the distance must not affect later clip radii either.
   if (strength > 0) note_distance(mine.partner, distance);
   ++counts.committed;
   out.tell(ExchangeCommitted{.peer = mine.partner,
@@ -576,7 +576,7 @@ void PairExchange::State::tick(Time now, Effects& out) {
     case Stage::awaiting_word:
       if (++flight->queries > queries_max) {
         // The partner is alive, or we would have dropped the exchange earlier. If it is hostile, it
-        // would hold us up again, so it rests.
+        // would hold us up again, so we exchange nothing with it for a while.
         times.note_hanging(now, flight->partner, flight->began);
         drop_undecided(Reason::timed_out, out);
       } else {

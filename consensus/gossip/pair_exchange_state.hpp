@@ -24,16 +24,16 @@
 namespace gv {
 
 struct PairExchange::State {
-  // Numbers of buffers kept for reuse. More are needed only while a newcomer is served too. A
-  // snapshot may be current, under way, being filled, or being updated. A difference may be being
-  // filled, used by a job, or not yet added to a snapshot.
+  // Numbers of buffers kept for reuse: a current snapshot, one in an exchange, one being filled and
+  // one being updated; a difference being received, one in use by a job and one waiting to be added
+  // to a snapshot. More are needed only while we also send our model to a newcomer.
   static constexpr std::size_t snapshots_kept = 4;
   static constexpr std::size_t differences_kept = 3;
 
   enum class Stage { offered, receiving, awaiting_ready, awaiting_word };
 
-  /// The values dec(partner) - dec(own) received so far. Elements of `values` from `come` on are
-  /// left over from earlier use and not part of the state.
+  /// The received part of the difference between the partner's decoded model and our own. Elements
+  /// of `values` from index `come` on are left over from earlier use and are not part of the state.
   struct Difference {
     OwnCopy<std::vector<float>> values;  ///< Null before the first block.
     std::size_t come = 0;
@@ -64,7 +64,8 @@ struct PairExchange::State {
     Reassembly blocks;  ///< Blocks of the partner's snapshot, which is consumed as a stream.
     Difference difference;
     Comparison comparison;        ///< Compares the received part of the partner's model with ours.
-    std::vector<std::byte> code;  ///< The code of the partner's model, if codes need a memory.
+    std::vector<std::byte> code;  ///< The encoded model of the partner. Used only if codes need a
+                                  ///< memory.
     std::optional<std::uint64_t> their_key;  ///< The key in the partner's code, once its first
                                              ///< block has arrived.
     std::vector<float> middle;  ///< The mean of both models as both peers decode them. Empty until
@@ -76,7 +77,8 @@ struct PairExchange::State {
     int resumes = 0;
     int queries = 0;
     Time began{};
-    Time asked_at{};  ///< When we accepted or were accepted, or last asked for missing blocks.
+    Time asked_at{};  ///< When we last asked for missing blocks or, if we have not, when the offer
+                      ///< was accepted.
     Time deadline = never;
   };
 
@@ -110,7 +112,7 @@ struct PairExchange::State {
   std::map<PeerId, Settled> settled;
   std::map<PeerId, Conduct> conduct;
   std::map<PeerId, Duration> patience;  ///< How long an offer to each partner may stay unanswered
-                                        ///< before it gives way to others.
+                                        ///< before we withdraw it.
   PartnerTimes times;
   PairMemories memories;                            ///< Empty if codes need no memory.
   std::deque<std::pair<PeerId, double>> distances;  ///< Recent distances, each with its partner.

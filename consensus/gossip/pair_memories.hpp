@@ -1,4 +1,4 @@
-// What a peer and each of its partners both know about their models, so that exchanges send less.
+// The memory that a peer shares with each of its partners, so that exchanges send less data.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@ namespace gv {
 
 /// Each pair has one vector r, equal at both peers bit for bit: their common view of the mean of
 /// the two models after their last exchange. For a model x and a codec C, only C(x - r) is sent,
-/// and both peers use r + C(x - r) for x. What a codec leaves out stays in x - r, and is sent
-/// later. With the elastic coefficient 1/2 and no other exchange in between, x - r becomes x - r -
-/// C(x - r). So a contractive codec, or an unbiased one with omega < 1, brings both models to r, as
-/// CHOCO's references do (Koloskova, Stich and Jaggi 2019). But a pair needs only one vector, while
-/// CHOCO needs one for each end.
+/// and both peers use r + C(x - r) for x. The part that a codec leaves out stays in x - r and is
+/// sent later. With the elastic coefficient 1/2 and no other exchange in between, x - r becomes x -
+/// r - C(x - r). So a contractive codec, or an unbiased one with omega < 1, brings both models to
+/// r, as CHOCO's references do (Koloskova, Stich and Jaggi 2019). But a pair needs only one vector,
+/// while CHOCO needs one for each end.
 ///
 /// A key identifies the exchanges that led to r. Each code begins with the key, so the peers notice
-/// if one of them has lost r. In the first exchange of a pair, whose key is 0, models are sent
-/// whole. If they were coded with r = 0, one peer might send a large weight that the other leaves
+/// if one of them has lost r. In the first exchange of a pair, whose key is 0, models are sent in
+/// full. If they were coded with r = 0, one peer might send a large weight that the other leaves
 /// out, and both would move by half of it.
 ///
 /// Keeps a vector for each of at most `partners_max` partners. If there are more, forgets the
-/// partner that was not met for the longest time. Pure, and a value.
+/// partner that was not met for the longest time. Pure, with value semantics.
 class PairMemories {
  public:
   static constexpr std::size_t partners_max = 64;
@@ -63,7 +63,7 @@ class PairMemories {
  private:
   struct Memory {
     std::uint64_t key = 0;
-    std::uint64_t kept = 0;  ///< Number of the exchange in which this was kept, counted over all
+    std::uint64_t kept = 0;  ///< Number of the exchange that made this memory, counted over all
                              ///< partners.
     std::vector<float> values;
   };

@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t recent_min = 3;  ///< With fewer exchanges, no time counts as usual.
+constexpr std::size_t recent_min = 3;  ///< With fewer recent exchanges, there is no usual time.
 
 }  // namespace
 

@@ -11,11 +11,11 @@
 
 namespace gv {
 
-/// Decides which partners rest. A peer is in one exchange at a time, so an exchange over a slow
-/// link holds up those with other partners. If an exchange took more than `slow_factor` times the
-/// median of those with other partners, its partner rests, so that it gets at most `share` of our
-/// time. A partner rests no longer than `rest_max`, because its link may recover. If we are slow
-/// ourselves, all partners look equally slow, and none rests.
+/// Decides which partners rest, that is, get no exchanges for a while. A peer is in one exchange at
+/// a time, so an exchange over a slow link holds up those with other partners. If an exchange took
+/// more than `slow_factor` times the median of those with other partners, its partner rests, so
+/// that it gets at most `share` of our time. A partner rests no longer than `rest_max`, because its
+/// link may recover. If we are slow ourselves, all partners look equally slow, and none rests.
 class PartnerTimes {
  public:
   static constexpr double slow_factor = 4;
@@ -37,7 +37,7 @@ class PartnerTimes {
   /// Notes that we gave up an exchange that began at `began`, because the partner was silent or its
   /// lane broke too often. It counts like any exchange. The partner also rests for at least as long
   /// as the exchange took, up to `rest_max`, so that it gets no more than half of our time before
-  /// we know what is usual.
+  /// the usual time is known.
   void note_unanswered(Time now, PeerId partner, Time began);
 
   bool is_resting(Time now, PeerId partner) const;

@@ -19,7 +19,7 @@ class ChunkSet {
 
   bool contains(std::uint64_t chunk) const;
   /// first_missing() returns the first chunk at or after `from` that is not in the set, and
-  /// first_present() the first one that is, or `otherwise` if there is none.
+  /// first_present() the first one that is in the set, or `otherwise` if there is none.
   std::uint64_t first_missing(std::uint64_t from) const;
   std::uint64_t first_present(std::uint64_t from, std::uint64_t otherwise) const;
   /// Number of chunks in the set from `begin` up to but excluding `end`.

@@ -14,7 +14,7 @@ namespace {
 constexpr double faster_max = 4;
 /// A peer's own mean pace counts only after we have known the peer for this time.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// A peer counts as having no pace if none is known after this time.
+/// A peer whose pace is still unknown after this time counts as having none.
 constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this time, even if no other peer has taken our model since.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
@@ -23,7 +23,8 @@ constexpr Duration idle_max = std::chrono::seconds(3);
 /// By rule 3 a peer is helped if it needs longer than this plus our time for two chunks.
 constexpr double helps_for_s = 1;
 /// A peer takes as many chunks as it trains in `take_s` seconds, and fewer towards the end of the
-/// work. It never takes fewer than it trains in `hear_s` seconds, in which others hear of them.
+/// work. It never takes fewer than it trains in `hear_s` seconds, so that the other peers have time
+/// to learn of its leases.
 constexpr double take_s = 4;
 constexpr double hear_s = 0.1;
 /// Before helping, a peer waits for this time for each peer with a smaller id, but at most
@@ -39,7 +40,8 @@ bool holds(const Lease& a, PeerId peer_a, const Lease& b, PeerId peer_b) {
   return a.helps != b.helps ? a.helps : peer_a < peer_b;
 }
 
-/// True if no range of the entry reaches beyond the last chunk. This holds for every sound peer.
+/// True if no range of the entry reaches beyond the last chunk. Every correct peer reports only
+/// such ranges.
 bool fits(const LedgerEntry& entry, std::uint64_t chunks) {
   const auto is_within = [chunks](const ChunkRange& range) { return range.end() <= chunks; };
   return std::ranges::all_of(entry.done, is_within) &&
@@ -127,9 +129,10 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, 
   }
 }
 
-/// Raises the number of chunks that we may believe the peer has done. `most` is the highest pace
-/// measured at other peers. If a peer is far faster than all others, its own credited pace raises
-/// this limit more and more, so our belief catches up with its real work.
+/// Raises the peer's allowance: the number of further chunks that may count as done because the
+/// peer says so. `most` is the highest pace measured at other peers. If a peer is far faster than
+/// all others, its own credited pace raises the allowance more and more, which thus catches up with
+/// its real work.
 void Ledger::allow(Time now, Other& other, double most) {
   const Duration known = other.heard_at - other.first_at;
   if (known >= known_for) {
@@ -158,8 +161,8 @@ void Ledger::believe(Other& other) {
 }
 
 /// Applies rule 2. While we are still meeting the others, the only peer that we know may be
-/// hostile. Until we know more, we leave it the chunks that it reports as done, but do not count
-/// them as done.
+/// hostile. Until we know more peers, we do not train the chunks that this peer reports as done,
+/// but we do not count them as done either.
 void Ledger::learn_whole(bool is_meeting) {
   whole_ = done_.first_missing(whole_);
   std::vector<std::uint64_t> told{whole_};
@@ -238,7 +241,7 @@ ChunkSet Ledger::own() const {
 
 std::optional<LedgerWork> Ledger::next(Time now, double pace) {
   if (!current_) {
-    // Takes chunks early, so that others hear of them before we begin them.
+    // Takes chunks early, so that the other peers know of them before we begin to train.
     if (static_cast<double>(ahead()) < 1 + pace * take_s / 2) take(now, pace);
     if (ahead_.empty()) {
       if (!idle_since_) idle_since_ = now;
@@ -285,7 +288,7 @@ void Ledger::kept(std::uint64_t step) {
       left.push_back(trained);
     }
   }
-  // Peers that wait for the last chunks must hear of them.
+  // Peers that wait for the last chunks must learn at once that these are done.
   is_news_ |= left.size() < trained_.size() && is_idle();
   trained_ = std::move(left);
 }
@@ -302,8 +305,8 @@ void Ledger::give_up_leases() {
   ahead_.clear();
 }
 
-/// The number of chunks to take: as many as we train in `take_s` seconds. Takes fewer towards the
-/// end of the work, but enough for others to hear of them in time.
+/// The number of chunks to take: as many as we train in `take_s` seconds. Towards the end of the
+/// work there are fewer, but enough for the others to learn of them in time.
 std::uint64_t Ledger::stretch(double pace, std::uint64_t free) const {
   const auto most = static_cast<std::uint64_t>(pace * take_s);
   const auto least = static_cast<std::uint64_t>(pace * hear_s);
@@ -402,7 +405,7 @@ bool Ledger::help(Time now, double pace) {
   ChunkSet theirs = open_chunks(*slowest);
   const ChunkSet mine = own();
   for (const ChunkRange& range : mine.ranges(mine.size())) theirs.remove(range.begin, range.end());
-  for (const auto& [peer, other] : others_) {  // Other helpers may have taken some of these.
+  for (const auto& [peer, other] : others_) {  // Other helpers may have some of these chunks.
     if (!other.lives) continue;
     for (const Lease& lease : other.entry.leases) {
       if (lease.helps) theirs.remove(lease.chunks.begin, lease.chunks.end());
@@ -442,7 +445,7 @@ void Ledger::take_gap(const ChunkSet& busy, std::uint64_t room, std::uint64_t mo
 
 LedgerEntry Ledger::entry() const {
   LedgerEntry entry{.whole = whole_, .done = mine_.ranges(ledger_ranges_max), .leases = {}};
-  // Leases come in the order of their importance to others, because not all ranges may fit.
+  // The leases that matter most to other peers come first, because there may be no room for all.
   ChunkSet plain;
   ChunkSet helping;
   ChunkSet trained;

@@ -42,15 +42,16 @@ struct LedgerWork {
 /// seconds, and tells the others before it needs them. So the work follows each peer's pace, and no
 /// central peer has to assign it. A peer leaves room for chunks that peers with smaller ids may
 /// take at the same moment. If two take the same chunk nevertheless, the one with the smaller id
-/// keeps it. A chunk is *done* once its peer has exchanged models after training on it, because it
-/// is then not lost with the peer. A dead peer's leases are free.
+/// keeps it. A chunk is *done* once its peer has exchanged models after training on it, because the
+/// training is then not lost if the peer dies. A dead peer's leases become free.
 ///
 /// These rules keep peers from standing still and from repeating work:
 ///
-/// 1. A peer's claim of done chunks is believed up to four times the highest pace measured at other
-/// peers, or its own mean pace once we have known it for ten seconds. This limits the effect of a
-/// lie. Chunks that a peer claims but that the others do not believe yet are left to it, up to the
-/// limit on leases. Its claims about the work of others count only by rule 2.
+/// 1. A peer's claim of done chunks is believed up to four times a certain pace. This is the
+/// highest pace measured at other peers or, once we have known the peer for ten seconds, its own
+/// mean pace if that is higher. The limit keeps the effect of a lie small. Chunks that a peer
+/// claims but that the others do not believe yet are left to it, up to the limit on leases. Its
+/// claims about the work of others count only by rule 2.
 ///
 /// 2. "All chunks below n are done" is a separate fact: the largest n that more than a third of the
 /// live peers report. A peer reports its own done chunks until the others know of them.
@@ -60,7 +61,8 @@ struct LedgerWork {
 /// finish them.
 ///
 /// 4. A peer that has found nothing to do for three seconds plus the time of two chunks takes any
-/// chunk that it does not know to be done. So no chunk waits for ever, whatever was believed.
+/// chunk that it does not know to be done. So no chunk waits for ever, even if a lie about it was
+/// believed.
 ///
 /// Every chunk is trained at least once. It may be trained again after a death, a partition or a
 /// race. Pure.
@@ -89,7 +91,7 @@ class Ledger {
   /// The work to train on now; nullopt if there is none at present. `pace` is our own in chunks per
   /// second; 0 means not known.
   std::optional<LedgerWork> next(Time now, double pace);
-  /// The last work of next() that is not complete; nullopt if there is none.
+  /// The work that next() returned last, if it is not complete yet; otherwise nullopt.
   std::optional<LedgerWork> under_way() const;
   /// Call after making this many steps of the work that next() returned. `step` is the step of our
   /// model.
@@ -109,10 +111,10 @@ class Ledger {
   bool helps() const;
   /// True if we have trained chunks that no other peer's model contains yet.
   bool has_unkept() const { return !trained_.empty(); }
-  /// When next() may find work again, although it has found none now.
+  /// When next() may find work again, if it has found none; otherwise `never`.
   Time deadline() const { return idle_since_ ? looks_again_at_ : never; }
-  /// Returns true if, since the last call, entry() has changed in a way that the others should hear
-  /// of at once.
+  /// Returns true if, since the last call, entry() has changed in a way that the other peers should
+  /// learn of at once.
   bool is_news() { return std::exchange(is_news_, false); }
 
   /// Our own report.
@@ -157,7 +159,8 @@ class Ledger {
     Time first_at{};       ///< When we first heard of the peer.
     Time told_at{};        ///< When the peer's entry last changed.
     Time heard_at{};       ///< When we last looked at the peer's report.
-    double allowance = 0;  ///< Number of further chunks that we may believe the peer has done.
+    double allowance = 0;  ///< Number of further chunks that may count as done because the peer
+                           ///< says so.
     double pace = 0;
     bool lives = false;
     bool lived = false;          ///< True if the peer lived when we last looked.
@@ -208,7 +211,8 @@ class Ledger {
   std::uint64_t vouched_ = 0;  ///< More than a third of the live peers report that the chunks below
                                ///< this number are done.
   std::uint64_t doubted_ = 0;  ///< The only other peer that we know reports that the chunks below
-                               ///< this number are done, and may lie. 0 means no such report.
+                               ///< this number are done, which may be a lie. 0 means no such
+                               ///< report.
   ChunkSet done_;              ///< Done chunks from `whole_` on.
   ChunkSet mine_;              ///< Chunks that we have done, from `vouched_` on.
   std::deque<Lease> ahead_;    ///< Leases that we have taken but not begun.

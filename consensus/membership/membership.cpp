@@ -13,20 +13,20 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t push_pull_members = 64;  ///< Members in one message, which stays below 64
-                                               ///< KiB, ledgers included.
+constexpr std::size_t push_pull_members = 64;  ///< The most members in one push-pull message, which
+                                               ///< thus stays below 64 KiB, ledgers included.
 constexpr std::size_t introductions_max = 32;  ///< The most peers to which we introduce ourselves
                                                ///< at once.
 constexpr std::size_t relays_max = 64;         ///< The most indirect probes that we make for others
                                                ///< at the same time.
-constexpr int greetings_max = 6;  ///< The most repeated greetings on a new link. The last of them
-                                  ///< follows after 32 probe periods.
+constexpr int greetings_max = 6;  ///< The most repeated greetings on a new link. The last one
+                                  ///< follows 32 probe periods after the one before it.
 
 }  // namespace
 
 void Membership::State::push_pull(PeerId to, bool reply, Effects& out) {
-  // Our statement may be seconds old, and a newcomer decides at once whether others are ahead of
-  // it.
+  // Our signed statement may be seconds old, so first send our present progress: a newcomer decides
+  // at once whether other peers are ahead of it.
   introduce({to}, out);
   PushPull message{.reply = reply, .members = {told(self)}};
   for (const auto& [peer, entry] : others) {
@@ -94,13 +94,14 @@ void Membership::State::introduce(std::vector<PeerId> peers, Effects& out) {
 }
 
 /// Sends the first message to `peer`, and repeats it until we have heard from the peer. The message
-/// may be lost, and then a peer that knows no other member would never hear from any.
+/// may be lost. Without repetition, a peer that knows no other member might then never learn of
+/// any.
 void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   const bool known = view.contains(peer);
   if (known || others.size() >= push_pull_members) {
-    // Eventually every peer has a link to every other. If each new link sent whole tables, the cost
-    // would grow with the cube of the number of peers. A peer that knows no other member yet asks
-    // for our table.
+    // Eventually every peer has a link to every other. If whole tables were sent over each new
+    // link, the cost would grow with the cube of the number of peers. A peer that knows no other
+    // member yet asks for our table.
     introduce({peer}, out);
   } else {
     push_pull(peer, true, out);
@@ -116,8 +117,8 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
   }
 }
 
-/// Tells a sender that we believe it dead or left, so that it can raise its incarnation. If we do
-/// not know the sender, exchanges tables with it.
+/// Tells a sender that we believe it to be dead or to have left, so that it can raise its
+/// incarnation. If we do not know the sender, exchanges tables with it.
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
@@ -172,7 +173,7 @@ void Membership::State::on(Time now, PeerId from, const Ack& ack, Effects& out) 
   hear(now, from, ack.rumors, out);
   if (ack.about == from) note_progress(from, ack.progress);
   if (probe && probe->sequence == ack.sequence && probe->target == ack.about) {
-    // A helper's claim is not enough, because a hostile helper would keep a dead peer alive.
+    // A helper's claim is not enough, because a hostile helper could make a dead peer seem alive.
     if (from != ack.about && !has_restated(*probe)) {
       // The helper has answered, however, so our own link works.
       if (probe->nacks_missing > 0) --probe->nacks_missing;
@@ -259,8 +260,8 @@ void Membership::tick(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   if (state.probe) state.continue_probe(now, out);
-  // A death makes the view smaller, which can end other suspicions. So this repeats until no other
-  // peer dies.
+  // A death makes the view smaller, which can end other suspicions. So repeat until no further peer
+  // is declared dead.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
     for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {
@@ -301,7 +302,7 @@ void Membership::tick(Time now, Effects& out) {
   }
   if (!state.probe && state.view.size() > 1 && now >= state.next_probe) state.begin_probe(now, out);
   if (!state.others.empty() && now >= state.next_push_pull) {
-    // Each period also asks one peer that we believe dead, so that the two halves of a partition
+    // In each period, also ask one peer that we believe dead, so that the two halves of a partition
     // meet again.
     std::vector<PeerId> live = state.live_others();
     std::vector<PeerId> dead;

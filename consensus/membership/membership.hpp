@@ -35,8 +35,8 @@ class Membership {
     std::size_t members_max = 4096;
   };
 
-  /// `self` must have its id, key, name and address. `authorized` is the allow-list, including
-  /// self. `signer` has the key of `self` and must outlive this object.
+  /// `self` must have its id, name and address set. `authorized` is the allow-list, including self.
+  /// `signer` holds the key of `self` and must outlive this object.
   Membership(Member self, std::vector<PeerId> authorized, Options options, const Signer& signer,
              Rng rng);
   Membership(const Membership& other);
@@ -47,9 +47,9 @@ class Membership {
   bool operator==(const Membership& other) const;
   void add_to(StateHash& hash) const;
 
-  /// Call when a control link to `peer` exists, whichever side dialled. Exchanges whole tables with
-  /// the peer. If we know the peer already, or the table is too long for one message, only
-  /// introduces us.
+  /// Call when a control link to `peer` has been established by either side. Exchanges whole tables
+  /// with the peer. If we know the peer already, or the table is too long for one message, sends
+  /// only our own entry.
   void contact(Time now, PeerId peer, Effects& out);
 
   /// Handles Ping, PingRequest, Ack, Nack and PushPull.

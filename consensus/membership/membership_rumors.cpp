@@ -44,7 +44,7 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
     // that we knew.
     const bool is_known = rumor.id == id() || others.contains(rumor.id);
     if (!is_known && rumor.id != from && !is_news(rumor)) {
-      // If the peer is alive, it will answer for itself.
+      // If the peer is alive, it will send its own statement after we have introduced ourselves.
       if (is_live(rumor.state)) met.push_back(rumor.id);
       continue;
     }
@@ -86,7 +86,7 @@ bool Membership::State::is_news(const Member& rumor) const {
 }
 
 /// Corrects a wrong rumour about us by raising our incarnation. Returns true if all others should
-/// hear of this at once, because the rumour said that we are suspected or dead.
+/// learn of the correction at once, because the rumour said that we are suspected or dead.
 bool Membership::State::hear_of_self(Time now, const Member& rumor, Effects& out) {
   Member& me = self.member;
   if (me.state == MemberState::left || rumor.incarnation < me.incarnation) return false;
@@ -150,7 +150,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   // only suspected.
   const bool own_word = from == rumor.id;
   const MemberState before = known.state;
-  // A peer that we believe gone returns only by its own statement that it is alive.
+  // A peer that we believe to be gone returns only by its own statement that it is alive.
   if (is_later && (is_live(before) || own_word || rumor.state == MemberState::alive)) {
     take_statement(entry, rumor);
   }

@@ -28,7 +28,7 @@ struct Membership::State {
     Time suspected_at{};
     Time gone_at{};      ///< When the member died or left.
     Time checked_at{};   ///< When we last probed the member while it was suspected.
-    Time reminded_at{};  ///< When we last told the member that we believe it gone.
+    Time reminded_at{};  ///< When we last told the member that we believe it to be gone.
     int transmissions_left =
         0;  ///< Number of times that the member's newest change must still be sent.
   };
@@ -82,8 +82,8 @@ struct Membership::State {
   std::uint64_t sequence = 0;
   Time next_probe{};
   Time next_push_pull{};
-  /// The result of deadline() after the last call. A call much later than this means that this
-  /// process stalled.
+  /// The result of deadline() at the end of the previous call. If the next call comes much later,
+  /// this process has stalled.
   Time due = never;
   int health = 0;
 

@@ -10,7 +10,8 @@ namespace {
 constexpr std::size_t rumors_max = 8;  ///< The most rumours in one probe or answer.
 /// Shortest time between two of our statements that differ only in progress.
 constexpr Duration renewal_period = std::chrono::seconds(5);
-/// A peer that has finished training waits one period for each group of this many other members.
+/// Between two push-pulls, a peer that has finished training waits one period for every group of
+/// this many other members.
 constexpr std::size_t others_a_period = 16;
 
 }  // namespace
@@ -93,8 +94,8 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   return others.erase(entry);
 }
 
-/// Handles a call that comes much later than our deadline. Then this process has stalled, and no
-/// other peer is at fault.
+/// Handles a call that comes much later than our deadline. In that case, this process has stalled,
+/// and no other peer is at fault.
 void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;
@@ -111,7 +112,7 @@ void Membership::State::renew_statement() {
   restate(self.member, *signer);
 }
 
-/// Called at the start of each input. Absorbs a stall, and renews our statement if that is due.
+/// Called first when an input is handled. Absorbs a stall, and renews our statement if that is due.
 void Membership::State::begin(Time now) {
   absorb_stall(now);
   if (self.stated == self.member.progress || now < stated_at + renewal_period) return;

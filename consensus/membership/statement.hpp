@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// The signed fields of a Member, in the domain `statement_domain`. If the fields change, both the
-/// domain and the wire need a new version.
+/// The fields of a Member that its signature covers, signed in the domain `statement_domain`. If
+/// the fields change, both the domain and the wire need a new version.
 struct Statement {
   PeerId id{};
   std::string address;

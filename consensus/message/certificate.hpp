@@ -52,22 +52,22 @@ struct Revocation {
   friend bool operator==(const Revocation&, const Revocation&) = default;
 };
 
-/// The most certificates in one message; revocations have the same limit.
+/// The most certificates, and the most revocations, in one message.
 inline constexpr std::size_t certificates_in_message_max = 100;
 inline constexpr std::size_t revocations_in_message_max = 24;
 
 /// Certificates and revocations that the sender passes on.
 struct Certificates {
-  Digest held{};  ///< A digest of everything that the sender holds, by which the receiver notices
-                  ///< differences.
+  Digest held{};  ///< A digest of all certificates and revocations that the sender holds, by which
+                  ///< the receiver notices differences.
   std::vector<Certificate> certificates;
   std::vector<Revocation> revocations;
 
   std::string problem() const;
 };
 
-/// Splits certificates that are too long for one message into several messages. Returns at least
-/// one.
+/// Splits the certificates and revocations into messages that keep to these limits. Returns at
+/// least one message.
 std::vector<Certificates> in_parts(const Certificates& whole);
 
 /// The bytes that an issuer signs for a certificate or a revocation.

@@ -35,8 +35,8 @@ struct Transfer {
   Payload payload;
   std::uint64_t offset = 0;
   /// True if the next transfer with this flag to the same peer makes this one useless. While
-  /// several of these wait to begin, a lane keeps only the newest. One that has begun is finished,
-  /// so something always arrives.
+  /// several such transfers wait to begin, a lane keeps only the newest. A transfer that has begun
+  /// is completed, so something always arrives.
   bool superseded_by_next = false;
   /// True if the payload is sent in advance. A lane sends all other transfers first.
   bool can_wait = false;
@@ -63,9 +63,9 @@ constexpr std::size_t next_block_bytes(std::size_t left) {
   return left <= block_bytes_max ? left : block_bytes_usual;
 }
 
-/// One piece of a transfer, as it arrives. Without a `hold` the bytes are valid only during the
-/// call. With a hold they stay valid until the hold is released, and the sender cannot reuse that
-/// memory until then.
+/// One piece of a transfer, as it arrives. Without a `hold`, the bytes are valid only during the
+/// call that passes the block. With a hold, they stay valid until the hold is released, and the
+/// sender cannot reuse that memory until then.
 struct Block {
   TransferId id;
   std::uint64_t offset = 0;

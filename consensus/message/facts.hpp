@@ -346,7 +346,8 @@ using FactVariant = std::variant<
     SaveFailed, TrainingFailed, SettingsRevisionNotWritten, SwitchRefused, TicketRedeemed,
     TicketRefused, CertificateRevoked>;
 
-/// Any fact. As for Message, only facts.cpp compiles its copying, moving and destruction.
+/// Any fact. Only facts.cpp compiles its copying, moving and destruction, for the same reason as
+/// with Message.
 struct Fact : FactVariant {
   Fact();
   template <class F>

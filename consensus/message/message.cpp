@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// Returns why `count` exceeds `most`; empty if it does not.
+/// Returns the text of an error if `count` exceeds `most`; otherwise an empty string.
 std::string too_many(std::size_t count, std::size_t most, const char* what) {
   if (count <= most) return "";
   return std::to_string(count) + " " + what + " are over the limit of " + std::to_string(most);

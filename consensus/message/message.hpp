@@ -23,9 +23,9 @@ namespace gv {
 // A message's fields travel in the order of their declaration (net/wire), so reordering them
 // changes the wire format. Bounds that do not depend on the receiver's state are declared here:
 // `last_value` of an enumeration, and `problem()` of a struct, which returns a sentence without a
-// full stop, or an empty one if the values are sound. Protocols get only messages within these
+// full stop, or an empty string if the values are valid. Protocols get only messages within these
 // bounds and with finite floats. Reports of work are sent often and contain small numbers, so their
-// structs have varints (base/fields).
+// structs are encoded with varints (base/fields).
 
 /// Why something was refused, dropped or given up. Travels in messages and appears in facts.
 enum class Reason : std::uint8_t {
@@ -34,17 +34,17 @@ enum class Reason : std::uint8_t {
   not_ready,         ///< The peer has no model to offer yet.
   unknown_layout,    ///< The layout or the number of elements differs.
   unknown_codec,     ///< The codec is unknown, or differs from ours.
-  quarantined,       ///< The peer has sent too many unsound models recently.
+  quarantined,       ///< The peer has sent too many invalid models recently.
   stale,             ///< The message belongs to a round, session or exchange that is over.
   unknown_peer,      ///< The peer is not a live member of the receiver's view.
   unknown_transfer,  ///< There is no such transfer with this peer.
   not_finite,        ///< A value is NaN or infinite.
   norm_exceeded,     ///< The norm is above the cap.
-  bad_length,        ///< A block is outside the transfer, or a length does not fit.
+  bad_length,        ///< A block is outside its transfer, or a length is wrong.
   timed_out,         ///< There was no progress before the deadline.
   peer_gone,         ///< The partner died or left meanwhile.
   unreachable,       ///< No bulk lane between the two peers can be opened.
-  impossible,        ///< No optimiser can have made this optimiser state.
+  impossible,        ///< No optimiser could have produced this optimiser state.
   resting,   ///< Exchanges with this peer take long, and it has used up its share of our time.
   forged,    ///< A statement in a peer's name lacks its signature.
   doubtful,  ///< The model is far from those of other peers.
@@ -127,8 +127,8 @@ struct LedgerEntry {
 /// The result of measuring a peer's model, if the run has a target accuracy.
 struct TargetVerdict {
   static constexpr bool has_varints = true;
-  std::uint64_t sitting = 0;  ///< The sitting of the measurement (see peer/modes/judges), counted
-                              ///< from 1.
+  std::uint64_t sitting = 0;  ///< The number of the judges' sitting for which the model was
+                              ///< measured, from 1 on (see peer/modes/judges).
   bool reached = false;       ///< True if the peer's model had reached the target.
 
   friend bool operator==(const TargetVerdict&, const TargetVerdict&) = default;
@@ -139,9 +139,10 @@ struct WorkDone {
   static constexpr bool has_varints = true;
   std::uint64_t samples = 0;  ///< Samples that this process of the peer has trained on.
   std::uint64_t data = 0;     ///< Number of samples in the peer's shard of the data.
-  std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as this one knows.
-  std::uint64_t ran_ms = 0;   ///< Milliseconds for which the swarm has trained, if the run ends by
-                              ///< time.
+  std::uint64_t counted = 0;  ///< Samples that all peers have trained on, as far as this peer
+                              ///< knows.
+  std::uint64_t ran_ms = 0;   ///< Milliseconds for which the swarm has trained. Used only if the
+                              ///< run has a time limit.
   std::optional<LedgerEntry> ledger;     ///< Set if data are leased.
   std::optional<TargetVerdict> verdict;  ///< The peer's newest verdict.
 
@@ -166,21 +167,22 @@ struct Progress {
 struct Member {
   PeerId id{};
   std::string name;               ///< The name in the allow-list; at most 64 bytes.
-  std::string address;            ///< Stated: the address of its control link, "host:port". Empty
-                                  ///< if it cannot be dialled.
-  std::uint64_t incarnation = 0;  ///< Stated: the peer raises it when others believe that the peer
-                                  ///< is gone.
+  std::string address;            ///< Stated by the peer: the address of its control link,
+                                  ///< "host:port". Empty if it cannot be dialled.
+  std::uint64_t incarnation = 0;  ///< Stated by the peer, which raises it when others believe that
+                                  ///< the peer is gone.
   MemberState state = MemberState::alive;
   PeerId accuser{};               ///< The peer that suspects this one, if any.
-  std::uint64_t layout_hash = 0;  ///< Stated: the hash of the peer's model layout; 0 while unknown.
-  std::uint64_t version = 0;      ///< Stated: the number of this statement.
-  Progress progress;              ///< Stated: the peer's progress, renewed every few seconds.
+  std::uint64_t layout_hash = 0;  ///< Stated by the peer: the hash of its model layout; 0 while
+                                  ///< unknown.
+  std::uint64_t version = 0;      ///< Stated by the peer: the number of this statement.
+  Progress progress;              ///< Stated by the peer: its progress, renewed every few seconds.
   Signature signature{};          ///< The peer's own signature over the stated fields.
 
   friend bool operator==(const Member&, const Member&) = default;
 };
 
-/// Asks whether the receiver is alive. Rumours travel in this and the next three messages.
+/// Asks whether the receiver is alive. Ping, PingRequest, Ack and Nack also spread rumours.
 struct Ping {
   std::uint64_t sequence = 0;  ///< 0 for a mere report of progress, which gets no answer.
   Progress progress;
@@ -254,7 +256,7 @@ struct Refuse {
   Reason reason = Reason::none;
 };
 
-/// The responder holds the initiator's whole snapshot and has judged it sound.
+/// The responder has received the initiator's complete snapshot and has found it acceptable.
 struct Ready {
   TransferId id;
 };
@@ -264,7 +266,7 @@ struct Commit {
   TransferId id;
 };
 
-/// The responder has everything except Commit, and asks how the exchange ended.
+/// The responder has received everything except Commit, and asks how the exchange ended.
 struct Query {
   TransferId id;
 };
@@ -328,15 +330,15 @@ struct SketchRequest {
 /// Random projections of the sender's model, in answer to a SketchRequest.
 struct SketchReply {
   TransferId id;
-  std::uint64_t step = 0;  ///< Step of that model.
+  std::uint64_t step = 0;  ///< Step of the sender's model.
   float spread = 0;        ///< The sender's usual distance from other models; 0 means not known.
   SketchValues values{};
 };
 
 // ---- Agreement on a generation, and checks while one runs ----
 
-/// The largest number that a ballot can have. Sound peers count up from 1, so they never come near
-/// it.
+/// The largest number that a ballot can have. Correct peers count up from 1, so they never come
+/// near it.
 inline constexpr std::uint64_t ballot_number_max = std::uint64_t{1} << 62;
 
 /// Identifies a ballot. A later ballot compares as larger.
@@ -376,10 +378,10 @@ struct StageAssignment {
   friend bool operator==(const StageAssignment&, const StageAssignment&) = default;
 };
 
-/// The longest settings revision, so that messages which carry one stay small.
+/// The most bytes in a settings revision, so that messages with a revision stay small.
 inline constexpr std::size_t revision_bytes_max = 1024;
 
-/// The largest number of a settings revision. It leaves room to switch again.
+/// The largest number that a settings revision can have. Adding 1 to it cannot overflow.
 inline constexpr std::uint64_t revision_number_max = std::uint64_t{1} << 48;
 
 /// Settings that all peers use from a generation on, in place of their initial settings.
@@ -397,7 +399,7 @@ struct Propose {
   GenerationId ballot;
 };
 
-/// A peer's measurement of a link from it to another peer.
+/// A peer's measurement of its link to another peer.
 struct LinkReport {
   PeerId to{};
   float latency_s = 0;         ///< The latency in one direction.
@@ -417,8 +419,8 @@ struct Answer {
                                        ///< `link_reports_max`.
   std::vector<StageHolding> holdings;  ///< The peer's pipeline stages; at most
                                        ///< `stage_holdings_max`.
-  bool leaves = false;  ///< True if the peer takes no part, and leaves once others have taken over
-                        ///< its stages.
+  bool leaves = false;  ///< True if the peer will not be in the generation, and leaves once others
+                        ///< have taken over its stages.
   bool ends = false;  ///< True if the peer believes that the time is over or the target is reached.
   std::uint64_t host = 0;     ///< The key of the peer's host; 0 means not known or not needed.
   SettingsRevision revision;  ///< The newest revision that the peer knows.
@@ -427,7 +429,7 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
-/// The sender takes part in this ballot and stands still until it is decided.
+/// The sender takes part in this ballot, and pauses until the ballot is decided.
 struct Promise {
   GenerationId ballot;
   Answer answer;
@@ -440,8 +442,8 @@ struct Preempted {
 
 /// A generation, in the form that all its peers know.
 struct Generation {
-  GenerationId id;            ///< The ballot that decided it.
-  std::vector<PeerId> order;  ///< The participating peers; the position is the rank.
+  GenerationId id;            ///< The ballot that decided the generation.
+  std::vector<PeerId> order;  ///< The participating peers. The position of a peer is its rank.
   /// For each rank, the peer that sends it the model and the optimiser's state. A rank that needs
   /// none has itself as its source.
   std::vector<PeerId> sources;
@@ -481,8 +483,8 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// The sender has accepted this decision. If the receiver has another one of the same ballot, the
-/// proposer has cheated.
+/// The sender has accepted this decision. If the receiver has a different decision of the same
+/// ballot, the proposer has cheated.
 struct Decided {
   Decision decision;
 };
@@ -508,8 +510,8 @@ struct Refusals {
   std::vector<PeerId> peers;
 };
 
-/// Asks the receiver of this message whether it is there and which generation it is in. Sent, for
-/// example, when data no longer arrive.
+/// Asks whether the receiver is running, and which generation it is in. Sent, for example, when
+/// data no longer arrive.
 struct StatusRequest {
   GenerationId ballot;
 };
@@ -534,9 +536,10 @@ struct Complete {
   bool again = false;  ///< True if this answers a late Complete, and needs no answer itself.
 };
 
-/// The fingerprint of the sender's parameters before this collective. If arrays are averaged, it is
-/// the length of the sender's array instead; in a pipeline, the fingerprint of a part of a stage as
-/// the generation begins. Equal at all sound peers that have these parameters.
+/// The fingerprint of the sender's parameters before this collective. If arrays are averaged, the
+/// length of the sender's array takes its place. In a pipeline, it is the fingerprint of a part of
+/// a stage at the beginning of the generation. It is the same at all correct peers that have these
+/// parameters.
 struct Audit {
   GenerationId ballot;
   std::uint64_t step = 0;  ///< The number of the collective; in a pipeline, the number of the part.

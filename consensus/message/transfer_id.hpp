@@ -11,7 +11,8 @@
 
 namespace gv {
 
-/// What a transfer's blocks contain. It decides which part of the receiving peer handles them.
+/// The content of a transfer's blocks. The kind decides which part of the receiving peer handles
+/// the blocks.
 enum class TransferKind : std::uint8_t {
   exchange,  ///< A snapshot, in a pair exchange.
   state,     ///< The state of a whole model or of one stage, which the receiver requested.
@@ -28,7 +29,8 @@ constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 /// Names one bulk transfer, or an exchange of two transfers. The functions below make these ids,
 /// and say what the fields mean for each kind.
 struct TransferId {
-  PeerId owner{};             ///< The peer that requested it, if any; otherwise the sender.
+  PeerId owner{};             ///< The peer that requested the transfer, if any; otherwise the
+                              ///< sender.
   std::uint64_t session = 0;  ///< Session of the owner's process, or the key of a generation.
   std::uint64_t number = 0;
   TransferKind kind = TransferKind::exchange;

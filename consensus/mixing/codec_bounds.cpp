@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// The model size, in values, for which losses are computed. It is two buckets for codecs that use
-/// buckets.
+/// The model size, in values, for which losses are computed. It equals two buckets of the codecs
+/// that use buckets.
 constexpr std::size_t usual_elements = 1024;
 
 /// The weights W of the first round. Empty if peers draw their partners.
@@ -77,8 +77,8 @@ double floor_of_noise(const MixRule& rule, std::size_t peers) {
   if (pull == 0) return 0;
   if (pull >= 2) return std::numeric_limits<double>::infinity();
   const double omega = 1 / usual_delta(rule.codec, usual_elements) - 1;
-  // An upper bound on the header's c: the value that c would have if every eigenvalue were either 0
-  // or the largest one.
+  // An upper bound on the c of floor_of_noise() (see the header): the value that c would have if
+  // every eigenvalue were either 0 or the largest one.
   const double c = rule.gamma * mean_pull(mixing) / (2 - pull);
   return omega * c < 1 ? omega * c / (1 - omega * c) : std::numeric_limits<double>::infinity();
 }

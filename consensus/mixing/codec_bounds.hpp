@@ -20,8 +20,8 @@ double largest_pull(const MixRule& rule, std::size_t peers);
 double largest_gamma(const MixRule& rule, std::size_t peers);
 
 /// The gamma recommended in error messages: a quarter of largest_gamma(). Codecs that send only the
-/// largest values diverge first. The smallest gamma with which one of them diverged, on a ring or a
-/// complete graph, was more than twice as large.
+/// largest values diverge first. On a ring and on a complete graph, the smallest gamma with which
+/// one of these codecs diverged was more than twice this gamma.
 double safe_gamma(const MixRule& rule, std::size_t peers);
 
 /// The squared disagreement that remains with an unbiased codec without memory, divided by the

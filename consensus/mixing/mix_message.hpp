@@ -25,7 +25,7 @@ struct MixMessage {
 
 /// The kinds of content that a message can have.
 enum class MixForm : std::uint16_t {
-  coded,  ///< The rule's vectors, written by the rule's codec.
+  coded,  ///< The rule's vectors, encoded by the rule's codec.
   whole,  ///< The sender's whole reference, for neighbours that have no correct copy of it.
   hello,  ///< No values, only the fingerprints in MixKnowledge.
 };
@@ -65,7 +65,8 @@ template <class Real>
 std::optional<std::size_t> mix_message_bytes(const MixRule& rule, std::size_t elements,
                                              std::uint64_t round, std::span<const std::byte> begin);
 
-/// Upper bound on the size of any message: two values for each element, each with an index.
+/// Upper bound on the size in bytes of any message: two values for each element, each with an
+/// index.
 constexpr std::size_t mix_message_bytes_max(std::size_t elements) {
   return 4096 + elements * 2 * (sizeof(float) + sizeof(std::uint32_t));
 }

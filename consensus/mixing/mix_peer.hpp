@@ -49,7 +49,7 @@ struct MixPeer {
   std::optional<RoundPlan> plan = {};
 
   // Set in each round:
-  double weight = 1;  ///< Our push_sum weight. Every message carries it.
+  double weight = 1;  ///< Our push_sum weight. Every message contains it.
   double learning_rate = 0;
   std::uint64_t steps = 1;
   std::vector<Real> message = {};  ///< Our own message as the receivers decode it.

@@ -46,7 +46,7 @@ enum class MixCorrection : std::uint8_t {
   quasi_global,  ///< Momentum of the mixed model's movement. QG-DSGDm (Lin 2021).
   decentlam,     ///< Momentum of the mixed gradient. DecentLaM (Yuan 2021).
   tracking,      ///< A vector follows the mean gradient. Gradient tracking (Nedic 2017).
-  d2,  ///< Each round repeats the change that mixing made. D2 (Tang 2018), exact diffusion.
+  d2,  ///< Each round repeats the changes made by earlier mixing. D2 (Tang 2018), exact diffusion.
 };
 
 /// When a message is made in a round: after the local steps, or before them. A message made before
@@ -61,8 +61,8 @@ enum class Partners : std::uint8_t {
          ///< it receives.
   both,  ///< Each peer draws one neighbour, and both receive from each other. Elastic Gossip
          ///< (Pramod 2018).
-  /// One neighbour, given by a matching of the graph. Each weighs the other's model 1/2.
-  /// See PairPlan.
+  /// One neighbour, given by a matching of the graph. Each of the two gives the other's model the
+  /// weight 1/2. See PairPlan.
   pairs,
 };
 
@@ -154,7 +154,8 @@ struct MixTraits {
   bool directs = false;      ///< The rule changes each gradient before the local step that uses it.
   bool one_by_one = false;   ///< The rule needs exactly one local step in a round.
   bool plain_steps = false;  ///< The rule has its own momentum, so the optimiser must be sgd.
-  bool needs_the_mean = false;  ///< The rule is wrong if mixing changes the mean of all models.
+  bool needs_the_mean = false;  ///< The rule gives wrong results if mixing changes the mean of all
+                                ///< models.
   /// The rule diverges unless every round has the same weights and no edge is directed.
   bool needs_same_weights = false;
   bool needs_all_neighbours = false;

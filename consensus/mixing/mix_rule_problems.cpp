@@ -313,7 +313,7 @@ std::string two_digits(double value) {
   return text.str();
 }
 
-/// The text that replaces this word, which stands in braces in a row's texts.
+/// The text that replaces `word` where a row's texts contain it in braces.
 std::string meaning(std::string_view word, const Case& c) {
   if (word == "kind") return quoted(to_string(c.rule.kind));
   if (word == "memory") return quoted(to_string(c.rule.memory));

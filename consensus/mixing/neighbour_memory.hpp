@@ -22,10 +22,10 @@ namespace gv {
 /// A generation opens with one round without differences. If a peer has a copy of a neighbour's
 /// reference, it sends that neighbour a hello with the fingerprints of the copy and of its own
 /// reference. Otherwise it sends the neighbour its whole reference. After that, both ends of an
-/// edge have correct copies, and the edge counts (`shared`). If a hello shows that a copy was
-/// wrong, the whole reference is sent in the next round, and the edge counts from then on. A copy
-/// that goes wrong later is dropped and reported as missing, and the whole reference is sent again.
-/// Pure; `Real` is float or double.
+/// edge have correct copies, and the edge is used for mixing (see shared()). If a hello shows that
+/// a copy was wrong, the whole reference is sent in the next round, and the edge is used from then
+/// on. A copy that goes wrong later is dropped and reported as missing, and the whole reference is
+/// sent again. Pure; `Real` is float or double.
 template <class Real>
 class NeighbourMemory {
  public:
@@ -55,15 +55,15 @@ class NeighbourMemory {
   /// `opens` is true in the first round of a generation.
   std::vector<Head> heads(bool opens);
 
-  /// Updates our copy of a neighbour with its message, which may be from a round that will not be
-  /// mixed. Returns false if the message is unusable: damaged, or a difference without a copy to
-  /// add it to.
+  /// Updates our copy of a neighbour's reference with the neighbour's message. The message may be
+  /// from a round that will not be mixed. Returns false if the message is unusable: damaged, or a
+  /// difference without a copy to add it to.
   bool take(std::size_t from, const MixContent<Real>& content);
   /// Ends a round: drops our copies of neighbours whose message did not arrive.
   void end_round();
 
-  /// Our copy of a neighbour's reference. Null if the edge does not count, because one side lacks
-  /// its copy of the other's reference.
+  /// Our copy of a neighbour's reference. Null unless both ends of the edge have correct copies of
+  /// each other's references.
   const Vector* shared(std::size_t neighbour) const;
 
   friend class Fields;

@@ -71,11 +71,11 @@ bool has_adaptive_radius(const GuardOptions& options) {
 /// The factor that shortens a vector of this length to the radius: min(1, radius / length).
 double clipped(double radius, double length) { return length <= radius ? 1 : radius / length; }
 
-/// Indices of the inputs that are not taken whole.
+/// Indices of the inputs that a guard weakens or leaves out.
 using Indices = std::vector<std::size_t>;
 
-/// Implements both clips. Returns the indices of clipped models. With centred_clip, each of the k
-/// inputs has the weight 1/k.
+/// Implements self_centred_clip and centred_clip. Returns the indices of clipped models. With
+/// centred_clip, each of the k inputs has the weight 1/k.
 Indices clip_distances(const GuardOptions& options, std::span<const float> own,
                        std::span<const NeighbourModel> others, std::span<float> change) {
   std::vector<double> distances;
@@ -108,7 +108,7 @@ GV_WIDE void order_rows(float* __restrict low, float* __restrict high, std::size
 
 /// Moves each coordinate to the mean without the `dropped` largest and `dropped` smallest values.
 /// Coordinates are sorted side by side (odd-even transposition) in k^2 / 2 vector operations for k
-/// inputs. With ten inputs, sorting each coordinate by itself takes ten times as long.
+/// inputs. With ten inputs, sorting each coordinate by itself would take ten times as long as this.
 void trimmed_mean(std::size_t dropped, std::span<const float> own,
                   std::span<const NeighbourModel> others, std::span<float> change) {
   constexpr std::size_t width = 256;
@@ -292,7 +292,7 @@ std::vector<std::size_t> guarded_change(const GuardOptions& options, std::span<c
                                         std::span<float> change, const AbsentModels& absent) {
   check(own.size() == change.size(), "a change of every parameter");
   std::vector<NeighbourModel> sound;
-  Indices places;  // For each sound model, its index in `others`.
+  Indices places;  // For each model in `sound`, its index in `others`.
   Indices held;
   for (std::size_t j = 0; j < others.size(); ++j) {
     check(others[j].values.size() == own.size(), "models that are mixed have one size");

@@ -84,7 +84,7 @@ struct NeighbourModel {
 
 /// Numbers of neighbours that provided no usable model in a round.
 struct AbsentModels {
-  std::size_t refused = 0;  ///< Neighbours that sent no valid model. Each counts as one of the f.
+  std::size_t refused = 0;  ///< Neighbours that sent no valid model. Each counts as hostile.
   std::size_t late = 0;  ///< Neighbours from which nothing has arrived. Any of them may be honest.
 };
 
@@ -100,15 +100,15 @@ std::size_t fewest_inputs(GuardKind kind, std::size_t hostile);
 std::optional<Problem> problem_of(const GuardOptions& options, std::size_t inputs);
 
 /// Writes the aggregate minus our model into `change`, so own + change is the aggregate. All spans
-/// have the size of `own`, which is finite; `change` overlaps none of them.
+/// have the size of `own`, whose values must be finite. `change` must not overlap any other span.
 ///
 /// With every kind, a neighbour with a value that is not finite is left out together with its
-/// weight, and counts as one of the f. The number f is computed as if the `absent` neighbours were
-/// there, so that late honest neighbours do not lower it. The change is zero if fewer inputs than
-/// fewest_inputs() are left. With an adaptive radius, it is also zero while some neighbours are
-/// late and at most f models have arrived, because all of them may be hostile. Equal models give
-/// exactly zero. The order of `others` affects only the rounding of sums. The coordinate-wise rules
-/// and Krum give the same bits in any order.
+/// weight, and counts as one of the f hostile inputs. The number f is computed as if the `absent`
+/// neighbours were there, so that late honest neighbours do not lower it. The change is zero if
+/// fewer inputs than fewest_inputs() are left. With an adaptive radius, it is also zero while some
+/// neighbours are late and at most f models have arrived, because all of them may be hostile. Equal
+/// models give exactly zero. The order of `others` affects only the rounding of sums. The
+/// coordinate-wise rules and Krum give the same bits in any order.
 ///
 /// Returns, in ascending order, the indices in `others` of models that counted less than without a
 /// guard, or not at all. The coordinate-wise rules and the geometric median use a little of every

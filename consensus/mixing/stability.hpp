@@ -17,16 +17,16 @@ double pull_of(double rate, std::uint64_t steps);
 double rate_of(double pull, std::uint64_t steps);
 
 /// The bound for changes that are added `delay` changes late, as in DOWNPOUR: training is stable
-/// for pulls below 2 sin(pi / (2 (2 delay + 1))). That is 2 for no delay, and 1, 0.618, 0.445 for
-/// delays of 1, 2, 3. With a larger pull, a root of z^(delay + 1) = z^delay - pull is outside the
-/// unit circle.
+/// for pulls below 2 sin(pi / (2 (2 delay + 1))). The bound is 2 for no delay, and 1, 0.618 and
+/// 0.445 for delays of 1, 2 and 3. With a larger pull, a root of z^(delay + 1) = z^delay - pull is
+/// outside the unit circle.
 double largest_delayed_pull(std::uint64_t delay);
 
 /// The mean delay of DOWNPOUR's changes, counted in changes, in a star or a tree of `peers` peers
 /// of equal pace that do not wait. A worker next to the root starts from the answer to its
-/// second-to-last change, so its changes are two rounds late, which is 2 workers - 1 changes. Each
-/// further level adds two rounds on the way up and two on the way down. For a star, the bound with
-/// this delay is exact. A tree is stable up to slightly larger pulls.
+/// second-to-last change, so its changes are two rounds late, or 2 w - 1 changes with w workers.
+/// Each further level adds two rounds on the way up and two on the way down. For a star, the bound
+/// with this delay is exact. A tree is stable up to slightly larger pulls.
 std::uint64_t delay_of_changes(TopologyKind kind, std::size_t peers);
 
 /// The largest alpha with which asynchronous EASGD is stable, for any number of workers that take

@@ -13,10 +13,11 @@ namespace gv {
 /// A peer that can carry stages.
 struct StageCarrier {
   PeerId peer{};
-  double speed = 0;                   ///< Speed relative to the other peers; 0 if not known.
-  std::vector<std::uint32_t> stages;  ///< The stages that it carries, sorted. Empty for a newcomer.
-  std::vector<std::uint32_t> copies;  ///< Other stages whose state it has.
-  std::optional<std::uint32_t> pin = {};  ///< The stage to which it is pinned, if any.
+  double speed = 0;                       ///< Speed relative to the other peers; 0 if not known.
+  std::vector<std::uint32_t> stages;      ///< The stages that the peer carries, sorted. Empty for a
+                                          ///< newcomer.
+  std::vector<std::uint32_t> copies;      ///< Other stages whose state the peer has.
+  std::optional<std::uint32_t> pin = {};  ///< The stage to which the peer is pinned, if any.
 };
 
 /// Returns for each of `carriers` the stages that it will carry: sorted, at least one each. Every
@@ -29,10 +30,10 @@ struct StageCarrier {
 /// preferred to one that carries a neighbouring stage. A newcomer takes a stage from a peer with
 /// several. If there is no such peer, it joins the slowest stage, judged by the stage's work
 /// divided by the summed speeds of its carriers. Finally, one peer may move to the slowest stage,
-/// or a peer of the slowest stage may swap with a peer of another stage, if this shortens the
-/// slowest stage's time by more than the fraction `worth_changing`. So peers move only for a real
-/// gain, one change at a time, and none moves back and forth while speeds stay the same. With
-/// `balances = false`, this last change is left out.
+/// or a peer of the slowest stage may swap with a peer of another stage. This happens only if it
+/// shortens the slowest stage's time by more than the fraction `worth_changing`. So peers move only
+/// for a real gain, one change at a time, and none moves back and forth while speeds stay the same.
+/// With `balances = false`, this last change is left out.
 ///
 /// A pinned peer gets its stage before anything else is decided. If it did not carry that stage, it
 /// gives up all others. A second peer that carries the pinned stage among several stages then gives

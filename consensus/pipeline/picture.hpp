@@ -25,10 +25,11 @@ struct PictureOptions {
 ///     worker 1  .0a1b2c3d#
 ///
 /// A digit is a forward pass, and shows the last digit of the micro-batch's number. A letter is a
-/// backward pass, with "a" for micro-batch 0. Small letters are whole passes or the part for the
-/// inputs, and capitals are the part for the weights. # is an update, which is always shown, and a
-/// dot is an idle slot. A slot shows the instruction that fills most of it. An instruction that
-/// fills no slot is shown where there is room. The result is empty if nothing takes time.
+/// backward pass, with "a" for micro-batch 0. Small letters are complete backward passes or their
+/// part for the inputs, and capitals are the part for the weights. # is an update, which is always
+/// shown, and a dot is an idle slot. A slot shows the instruction that fills most of it. An
+/// instruction that fills no slot is shown where there is room. The result is empty if nothing
+/// takes time.
 std::string pipeline_text(const PipelineTiming& timing, const PictureOptions& options);
 
 /// The legend of pipeline_text(): one line for each kind of character in the text.

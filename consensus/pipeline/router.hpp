@@ -13,7 +13,7 @@
 namespace gv {
 
 enum class RouterKind : std::uint8_t {
-  fixed,  ///< Replicas take turns. If all stages have equally many replicas, this gives fixed
+  fixed,  ///< Replicas take turns. If all stages have the same number of replicas, these form fixed
           ///< chains.
   /// Each replica gets as many micro-batches as with `fixed`, but in an order that is random for
   /// each stage and run.

@@ -14,7 +14,7 @@ namespace gv {
 
 enum class PipelineAction : std::uint8_t {
   forward,         ///< Take a micro-batch forward through one stage.
-  backward,        ///< Compute both gradients below at once.
+  backward,        ///< Compute the gradients of the inputs and of the parameters at once.
   backward_input,  ///< Compute the gradient of the inputs, for which the previous stage is waiting.
   backward_weight,  ///< Compute the gradient of the stage's parameters.
   update,           ///< Make an optimiser step with the gradients computed since the last update.
@@ -30,8 +30,8 @@ struct PipelineInstruction {
   std::uint32_t stage = 0;
   std::uint32_t micro_batch = 0;  ///< For an update, the number of updates before it.
   std::uint32_t version = 0;      ///< Number of updates made to the parameters in use.
-  /// True in a test (see test_instructions). Then a forward pass trains nothing, and a backward
-  /// pass only brings the answer.
+  /// True in a test (see test_instructions). A forward pass then trains nothing, and a backward
+  /// pass only returns the answer.
   bool tests = false;
 
   friend bool operator==(const PipelineInstruction&, const PipelineInstruction&) = default;
@@ -66,12 +66,12 @@ struct PipelineSchedule {
 /// | pipedream   | only at ends   | min(p-s, m)  | p-1-s; p-s versions                       |
 /// | 2bw         | only at ends   | min(p-s, m)  | 1; two versions                           |
 ///
-/// The table assumes that transfers take no time. In 1f1b, zero-bubble and chimera, a transfer
-/// that takes time holds up the stages at both its ends. With `ahead`, the lists are made for
-/// transfers that take as long as `ahead` passes. Computing then hides the transfers, and stage s
-/// keeps `ahead` * (p-1-s) more micro-batches in flight. 2bw keeps at most `accumulate` in flight,
-/// so that two versions are still enough and training is the same. `ahead` leaves the bubbles
-/// unchanged, but without it chimera's is larger if F and B differ.
+/// The table assumes that transfers take no time. In 1f1b, zero-bubble and chimera, a transfer that
+/// takes time holds up the stages at both its ends. With `ahead`, the lists are made for transfers
+/// that take as long as `ahead` passes. Computing then hides the transfers, and stage s keeps
+/// `ahead` * (p-1-s) more micro-batches in flight. 2bw keeps at most `accumulate` in flight, so
+/// that two versions are still enough and training does not change. The bubbles do not depend on
+/// `ahead`, except that chimera's is larger without it if F and B differ.
 ///
 /// (Huang 2019; Narayanan 2019 and 2021; Li and Hoefler 2021; Qi 2023, schedule ZB-H1. PipeDream
 /// and 2BW fill and drain the pipeline once in a run, however many updates it has.)

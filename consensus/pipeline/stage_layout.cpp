@@ -176,7 +176,7 @@ class StepClock {
 };
 
 /// Gives peers of nearly equal speed their mean speed. The planner forms several groups only from
-/// peers of exactly equal speed, and measured speeds never are.
+/// peers of exactly equal speed, and measured speeds are never exactly equal.
 SplitSite with_equal_speeds(SplitSite site) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < site.peers.size(); ++i) order.push_back(i);

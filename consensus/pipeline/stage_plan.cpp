@@ -112,7 +112,7 @@ bool can_share(const std::vector<std::uint32_t>& stages, const StageParts& parts
   return std::ranges::all_of(stages, [&](std::uint32_t stage) { return parts.has_slices(stage); });
 }
 
-/// Returns the groups of the carriers of `stages`. There are as few as possible.
+/// Divides the ranks that carry the same stages into as few groups as possible.
 PeerGroups largest_groups(const std::vector<std::vector<std::uint32_t>>& stages,
                           const StagePlanOptions& options) {
   std::vector<GroupSize> sizes;

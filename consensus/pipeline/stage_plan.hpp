@@ -50,7 +50,7 @@ struct StagePlanOptions {
   /// not, one peer at a time moves to the slowest stage, and groups are as large as allowed. Must
   /// not be set together with `mirrored` or `slices_most`.
   std::optional<LayoutCosts> layouts = {};
-  /// The stages that these peers carry whenever they take part.
+  /// Maps each pinned peer to the stage that it carries in every generation that it is in.
   std::map<PeerId, std::uint32_t> pins = {};
 };
 
@@ -70,14 +70,14 @@ HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignm
 /// its group.
 PeerGroups groups_of(const HeldParts& held, const StageParts& parts);
 
-/// Takes the newest version for which every part is held by some peer, assigns the stages
-/// (map_stages), gives each member of a group slices in proportion to its speed, and names a source
+/// Takes the newest version for which every part is held by some peer, and assigns the stages
+/// (map_stages). Gives each member of a group slices in proportion to its speed, and names a source
 /// for every state that a carrier lacks. At step 0, every peer has every part, because the run's
 /// seed determines them. But the version of step 0 is taken only if all peers report that they hold
-/// it, as otherwise later work would be lost. Returns nullopt if some part is lost, because then no
-/// version is complete and peers must not guess. Also returns nullopt if too few peers are left to
-/// hold all stages in their memory. `offers` must be sorted by id, and at least one peer must not
-/// be leaving.
+/// it, because otherwise later work would be lost. Returns nullopt if some part is lost, because
+/// then no version is complete and peers must not guess. Also returns nullopt if too few peers are
+/// left to hold all stages in their memory. `offers` must be sorted by id, and at least one peer
+/// must not be leaving.
 ///
 /// With `options.layouts`, the peers take the best layout (best_layout) if it is predicted to
 /// shorten a step by more than the fraction `worth_changing`. Otherwise, they keep their stages and

@@ -19,7 +19,7 @@ constexpr double float_bytes = 4;
 
 double real(std::size_t count) { return static_cast<double>(count); }
 
-/// The cost of `count` messages of `floats_each` floats, sent one after another over such a link.
+/// The cost of `count` messages of `floats_each` floats, sent one after another over `link`.
 SplitCost messages(double count, double floats_each, const SplitLink& link) {
   const double bytes = float_bytes * floats_each;
   return {.activations_s = count * link.seconds(bytes), .bytes = count * bytes};

@@ -54,7 +54,8 @@ struct SplitUnit {
 };
 
 /// The properties of a layer that determine its costs. All parts of a layer are shared in the same
-/// way. Figures count floats for one sample unless they say otherwise, and follow from the shapes.
+/// way. Unless stated otherwise, figures count floats for one sample. All figures follow from the
+/// shapes.
 struct SplitLayer {
   std::string name;
   double operations = 0;  ///< Multiplications and additions forward; backward takes twice as many.
@@ -65,7 +66,7 @@ struct SplitLayer {
   bool has_factors = false;
   std::size_t model_grains = 0;  ///< Pieces for `model`, such as outputs or heads; 0 if none.
   OutputMerge merge = OutputMerge::gather;
-  std::size_t rows = 0;         ///< Rows of its outputs; 0 if it cannot be cut by rows.
+  std::size_t rows = 0;         ///< Rows of the layer's outputs; 0 if it cannot be cut by rows.
   double halo = 0;              ///< Floats that neighbouring strips send each other.
   double halo_messages = 0;     ///< Exchanges of the halo in a forward pass.
   bool may_begin_stage = true;  ///< False if a pipeline may not be cut before this layer.
@@ -80,7 +81,7 @@ struct SplitLayer {
   /// stage; 0 if it forms no pair. Each layer of a pair has one SplitUnit.
   std::size_t pair_grains = 0;
   bool begins_shared = false;  ///< True if the layer's first parameters are in a unit.
-  /// Floats that the first member of a block sends to each other member; set by in_stage().
+  /// Floats that the first member of a block sends to every other member; set by in_stage().
   double handed_out = 0;
 };
 

@@ -293,10 +293,10 @@ class StageSearch {
     }
   }
 
-  /// Adds the candidate unless two other plans are at least as good: neither `pace`, `fill` nor
-  /// the number of stages is larger. A step of m micro-batches takes fill + (m - 1) pace, which
-  /// grows with both. If pins name stages by number, only plans with equal numbers of stages are
-  /// compared, because their next stages have the same number, and hence the same pins.
+  /// Adds the candidate unless two other plans are at least as good, with no larger `pace`, `fill`
+  /// or number of stages. A step of m micro-batches takes fill + (m - 1) pace, which grows with
+  /// both. If pins name stages by number, only plans with equal numbers of stages are compared,
+  /// because their next stages have the same number, and hence the same pins.
   void keep(std::vector<Partial>& partials, Partial candidate) const {
     const bool counts_stages = !question_.pins.empty() && !question_.pins_name_layers;
     const auto beats = [&](const Partial& a, const Partial& b) {

@@ -54,14 +54,14 @@ struct SplitQuestion {
 struct PlannedLayer {
   SplitState state;                ///< `group` is an index in SplitPlan::groups.
   SplitCost cost;                  ///< The cost, including the exchange that brings the inputs.
-  std::vector<SplitShare> shares;  ///< One for each peer of the group.
+  std::vector<SplitShare> shares;  ///< One share for each peer of the group.
 };
 
 /// A stage: layers [first, last) on peers that carry no other stage.
 struct SplitStage {
   std::size_t first = 0;
   std::size_t last = 0;
-  double busy_s = 0;          ///< Seconds for which its slowest peer is busy in a step.
+  double busy_s = 0;          ///< Seconds for which the stage's slowest peer is busy in a step.
   double transfer_s = 0;      ///< Seconds to send a micro-batch to the next stage, one way.
   double transfer_bytes = 0;  ///< Bytes sent to one receiver in a step, one way.
   std::size_t peers = 0;      ///< Number of peers that carry the stage.
@@ -73,7 +73,7 @@ struct SplitPlan {
   double seconds = 0;    ///< Seconds of a step.
   double waiting_s = 0;  ///< Seconds of the step in which the busiest stage waits for the others.
   std::size_t micro_batches = 1;
-  std::size_t group = 0;  ///< As in SplitChoice.
+  std::size_t group = 0;  ///< The SplitChoice::group for which the plan was made.
   std::vector<SplitGroup> groups;
   std::vector<PlannedLayer> layers;
   std::vector<SplitStage> stages;

@@ -33,7 +33,7 @@ enum class GatherRounds {
 
 struct SplitSite {
   std::vector<SplitPeer> peers;
-  /// links[a][b] for a != b; symmetric.
+  /// links[a][b] is the link between peers a and b, for a != b. Symmetric.
   std::vector<std::vector<SplitLink>> links;
   GatherRounds rounds = GatherRounds::ring;
 };

@@ -26,7 +26,7 @@ void keep_two(std::vector<Ranked>& best, Ranked candidate) {
   if (best.size() > 2) best.pop_back();
 }
 
-/// Costs of all states of a question's layers on given groups. The question must outlive this
+/// Finds the cheapest states of a question's layers on given groups. The question must outlive this
 /// object.
 class StateSearch {
  public:

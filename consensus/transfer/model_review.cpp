@@ -10,7 +10,7 @@
 namespace gv {
 namespace {
 
-/// The median of the values. If their number is even, it is the larger of the middle two.
+/// The median of the values or, if their number is even, the larger of the middle two.
 double middle(std::vector<double> values) {
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, at);

@@ -15,38 +15,40 @@
 
 namespace gv {
 
-/// All reviews of a session have larger numbers than this, and all its downloads have smaller ones,
-/// so that their messages cannot be confused.
+/// Within a session, reviews have transfer numbers above this one, and downloads have numbers below
+/// it. So their messages cannot be confused.
 inline constexpr std::uint64_t reviews_from = std::uint64_t{1} << 32;
 
 /// Reviews one downloaded model at a time, by comparing sketches of it with sketches of the models
 /// of other peers, the witnesses. The models of peers must be close to each other. The seed of the
 /// sketches is drawn after the download, so the source cannot know their directions in advance. A
-/// model is sound if it is within `tolerance` times the spread of at least half of the witnesses'
-/// models. Each witness reports how far its model recently was from others. A witness's gap is the
-/// distance from its model to the nearest model of another witness. The spread is the larger of two
-/// medians: that of the reports and that of the gaps. If no witness reports a distance, the spread
-/// is the widest gap. So if peers report distances, one witness in three cannot change the verdict,
-/// whatever it answers. Cost: a message to each witness and its answer, one round trip. Pure.
+/// model is sound if its distance from at least half of the witnesses' models is at most
+/// `tolerance` times the spread. Each witness reports how far its model recently was from others. A
+/// witness's gap is the distance from its model to the nearest model of another witness. The spread
+/// is the larger of two medians: that of the reports and that of the gaps. If no witness reports a
+/// distance, the spread is the widest gap. So if peers report distances, one witness in three
+/// cannot change the verdict, whatever it answers. Cost: a message to each witness and its answer,
+/// one round trip. Pure.
 ///
 /// A witness reports distances from recent exchanges. If it was cut off from the source, the two
 /// models may have moved further apart. So if there is only one witness, a distance of up to
-/// `share_of_norm` times the norm of its model is sound too. The distance to an unrelated model of
-/// the same norm is about 1.4 times the norm.
+/// `share_of_norm` times the norm of its model is accepted too. The distance to an unrelated model
+/// of the same norm is about 1.4 times the norm.
 ///
 /// A peer that is gone, or has no model to compare, is not a witness. The next peer is asked
 /// instead or, if there is no other, peers that had no model yet are asked again. If there are too
-/// few witnesses when the time for the review is up, the source is believed, provided that the
-/// model's norm is within `norm_cap` times the norm of our own model or that norm is unknown. The
-/// source may be the only other peer, but it may also be a hostile peer that was the first to say
-/// hello. A single witness can lie just as the source can. If the two disagree, the model is
-/// refused, and the next source is reviewed in the same way.
+/// few witnesses when the time for the review is up, the source is believed. But the model is
+/// refused if the norm of our own model is known and the downloaded model's norm is more than
+/// `norm_cap` times as large. The source may be the only other peer, but it may also be a hostile
+/// peer that was the first to say hello. A single witness can lie just as the source can. If the
+/// two disagree, the model is refused, and the next source is reviewed in the same way.
 class ModelReview {
  public:
   struct Options {
     std::uint64_t layout_hash = 0;
-    double tolerance = 4;  ///< A sound model is at most this many spreads away from a witness's.
-    /// A model is also sound within this share of a lone witness's norm.
+    double tolerance = 4;  ///< Allowed distance from a witness's model, in spreads.
+    /// With only one witness, a model is also sound if its distance from the witness's model is at
+    /// most this share of that model's norm.
     double share_of_norm = 0.5;
     /// The largest norm of a sound model, as a multiple of the median norm of the witnesses' models
     /// or, without witnesses, of the norm of our own model. 0 means no limit.
@@ -56,7 +58,7 @@ class ModelReview {
     /// With fewer witnesses than this, a model is sound if its norm is within the cap.
     std::size_t quorum = 1;
     /// True if all sound models are equal bit for bit. Then one witness with an equal sketch is
-    /// enough, and the model is doubtful only if no witness has an equal sketch.
+    /// enough, and the model is refused only if no witness has an equal sketch.
     bool compares_bits = false;
     /// True if any model counts as sound when two or more witnesses all have equal models and none
     /// of them reports a distance. Such witnesses may have only just begun.
@@ -77,8 +79,8 @@ class ModelReview {
   /// review waits for witnesses until `meets_until`.
   void begin(Time now, const TransferId& id, std::span<const float> model,
              std::optional<double> our_norm, std::uint64_t seed, Time meets_until);
-  /// Adds those of these peers that are new to the review as witnesses, and asks as many as the
-  /// round allows. None of them may be the source.
+  /// Adds the peers in `witnesses` that are new to the review, and asks as many as the round
+  /// allows. None of them may be the source.
   void meet(const std::vector<PeerId>& witnesses, Effects& out);
   /// Drops the review because the model is no longer wanted.
   void stop() { review_.reset(); }

@@ -25,10 +25,11 @@ class Reassembly {
  public:
   /// An empty vector, which is complete.
   Reassembly() = default;
-  /// A vector of `total` bytes, or of at most `total` until end_at() is called. Each block must end
-  /// at the end of an element of `element` bytes, which must divide the total. A block that does
-  /// not complete the vector must have at least `block_least` bytes. Otherwise, a sender of tiny
-  /// blocks could take forever, even though each block arrives in time.
+  /// A vector of `total` bytes, or of at most `total` until end_at() is called. Elements have
+  /// `element` bytes each. `total` must be a multiple of `element`, and each block must end at the
+  /// end of an element. A block that does not complete the vector must have at least `block_least`
+  /// bytes. Otherwise, a sender of tiny blocks could take forever, even though each block arrives
+  /// in time.
   explicit Reassembly(std::uint64_t total, std::size_t element = 1, std::size_t block_least = 1);
 
   /// Checks a block, and counts it if it is the next one. The caller consumes its bytes as a
@@ -49,11 +50,11 @@ class Reassembly {
   /// True if a sender can resume at this offset.
   bool can_resume_at(std::uint64_t offset) const;
 
-  /// Forgets the bytes from `offset` on, which must be the end of an element and at most
+  /// Forgets the bytes from `offset` on. `offset` must be the end of an element and at most
   /// received().
   void go_back_to(std::uint64_t offset);
-  /// Shortens the vector to `total` bytes. Returns false and changes nothing if more have arrived,
-  /// the vector is shorter already, or `total` is not the end of an element.
+  /// Shortens the vector to `total` bytes. Returns false and changes nothing if more bytes have
+  /// arrived, the vector is shorter already, or `total` is not the end of an element.
   bool end_at(std::uint64_t total);
 
   friend class Fields;

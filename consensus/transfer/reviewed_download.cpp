@@ -9,8 +9,8 @@
 namespace gv {
 namespace {
 
-/// Number of rounds in which witnesses are asked. It is large because a witness must first finish a
-/// job and copy its state, which takes as long as the job.
+/// Number of rounds in which witnesses are asked. It is large because a witness can answer only
+/// after it has finished its current job and copied its state.
 constexpr std::size_t rounds_of_questions = 30;
 
 ModelReview::Options review_options(const ReviewedDownload::Wanted& wanted,

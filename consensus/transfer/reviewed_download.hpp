@@ -14,17 +14,18 @@
 
 namespace gv {
 
-/// The version that identifies a state sent by `source`. It is `version` itself only if
-/// `is_common` is true, so that every other peer at that version would send the same bits.
+/// The version that identifies a state sent by `source`. If `is_common` is true, every peer at
+/// `version` has the same bits, and the result is `version` itself.
 ModelVersion travels_as(const ModelVersion& version, PeerId source, std::uint64_t session,
                         bool is_common);
 
 /// Downloads a state from one peer, and asks other holders how far their own states are from the
 /// downloaded one (ModelReview). If the review finds the state wrong, another holder becomes the
-/// source, until each was tried once. A state that only its source holds is believed. But if the
-/// download contains bytes from an earlier source, the last source is asked whether the whole
-/// equals its own state. A source whose state is refused is not accused, because the peers that
-/// judged it may have lied. Pure. The caller owns the memory of the state and passes it in.
+/// source, until each has been tried once. A state that only its source holds is believed. But if
+/// the download contains bytes from an earlier source, the last source is asked whether the
+/// complete download equals its own state. A source whose state is refused is not accused, because
+/// the peers that judged it may have lied. Pure. The caller owns the memory of the state and passes
+/// it in.
 class ReviewedDownload {
  public:
   struct Options {
@@ -62,8 +63,7 @@ class ReviewedDownload {
   bool is_under_way() const { return is_wanted_; }
   /// The peer that is sending the state, or whose state is under review.
   std::optional<PeerId> source() const;
-  /// Returns the source of a state that proved sound, once the review is over. Later calls return
-  /// nullopt.
+  /// Once a review has confirmed the state, returns the state's source. Later calls return nullopt.
   std::optional<PeerId> take() { return std::exchange(confirmed_, std::nullopt); }
   /// True if another peer has confirmed that the state reported by take() equals its own or is
   /// close enough to it.

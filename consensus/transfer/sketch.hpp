@@ -9,9 +9,10 @@
 namespace gv {
 
 /// Projects a model onto 64 random directions determined by the seed: each element is added, with a
-/// random sign, to one of the values (count sketch: Charikar, Chen, Farach-Colton 2002). Linear, so
-/// the sketch of a difference is the difference of the sketches. Takes one pass over the model. A
-/// peer that knows the seed can make up a model with the same sketch as another model.
+/// random sign, to one of the values (count sketch: Charikar, Chen, Farach-Colton 2002). The
+/// projection is linear, so the sketch of a difference is the difference of the sketches. Takes one
+/// pass over the model. A peer that knows the seed can make up a model with the same sketch as
+/// another model.
 SketchValues sketch_of(std::span<const float> model, std::uint64_t seed);
 
 /// Estimates the Euclidean norm of the model that was sketched. The standard deviation of the error

@@ -1,4 +1,5 @@
-// Downloads a state, of a whole model or of one stage, from the first of some peers that has it.
+// Downloads the state of a whole model or of one stage, from the first of several peers that has
+// it.
 #pragma once
 
 #include <chrono>
@@ -39,7 +40,7 @@ class StateDownload {
     Duration progress_deadline = std::chrono::seconds(5);  ///< The longest time between two blocks.
     /// Smallest size in bytes of a block, except for a transfer's last block.
     std::size_t block_least = block_bytes_usual;
-    int resumes_max = 3;  ///< Number of broken lanes and pauses after which a source is still kept.
+    int resumes_max = 3;  ///< The most broken lanes and pauses of one source that are tolerated.
     int rounds_max = 5;   ///< Number of times that the list of sources is tried.
     /// Pause before the list of sources is tried again.
     Duration retry_after = std::chrono::seconds(1);
@@ -55,7 +56,7 @@ class StateDownload {
   StateDownload(PeerId self, std::uint64_t session, const Options& options)
       : self_(self), numbers_{.session = session}, options_(options) {}
 
-  /// Numbers the following requests within this session. Must not be called while a download is
+  /// From now on, numbers requests within this session. Must not be called while a download is
   /// under way.
   void set_session(std::uint64_t session) {
     if (session != numbers_.session) numbers_ = {.session = session};
@@ -67,7 +68,7 @@ class StateDownload {
   void want(Time now, std::vector<PeerId> sources, const std::optional<ModelVersion>& version,
             Effects& out);
   /// Adds sources to the download under way, to be tried after the others. In the pause between two
-  /// rounds, the first new source is asked at once. None of them may be a source already.
+  /// rounds, the first new source is asked at once. No peer in `sources` may be a source already.
   void add(Time now, const std::vector<PeerId>& sources, Effects& out);
   /// Gives up the download and sends no message, because the session is over. Keeps the bytes of a
   /// known version.

@@ -39,10 +39,10 @@ class StateServer {
 
   explicit StateServer(const Options& options) : options_(options) {}
 
-  /// Accepts or refuses a request. Checks that the peer asks for itself and has the same layout.
-  /// The caller must have checked that the peer may ask at all. `is_there` says whether the state
-  /// is available. Returns true if the request now waits for provide(). If the state is available,
-  /// the caller may call provide() at once.
+  /// Accepts or refuses a request. Checks that the peer asks in its own name and has the same
+  /// layout. The caller must have checked that the peer may ask at all. `is_there` says whether the
+  /// state is available. Returns true if the request now waits for provide(). If the state is
+  /// available, the caller may call provide() at once.
   bool ask(Time now, PeerId from, const StateRequest& request, bool is_there, Effects& out);
   /// Sends the state of the stage to all peers that are waiting for it. Returns their number.
   std::size_t provide(std::uint32_t stage, const State& state, Effects& out);

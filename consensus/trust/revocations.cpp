@@ -1,4 +1,4 @@
-// Works out which revocations count, as in a debate: a revocation that is not contested stands.
+// Works out which revocations count. As in a debate, a revocation that is not contested counts.
 #include "consensus/trust/revocations.hpp"
 
 #include <algorithm>

@@ -28,18 +28,19 @@ inline constexpr std::size_t revoked_max = 1024;
 /// and at most two of them have chains that begin with the same peer.
 inline constexpr std::size_t issuers_max = 4;
 
-/// True if the revocation shows that its issuer may revoke: its chain leads from the swarm's key to
-/// the issuer and does not contain the revoked key, and the issuer's own certificate was valid at
-/// the time of signing. Does not check signatures.
+/// True if the revocation shows that its issuer may revoke. Its chain must lead from the swarm's
+/// key to the issuer without containing the revoked key. The issuer's own certificate must not have
+/// expired before the revocation was signed. Does not check signatures.
 bool has_sound_chain(const Revocation& revocation);
 
 /// Holds proved revocations, and decides which of them count.
 ///
-/// A revocation does not count if a key in its chain is revoked by another revocation that counts.
-/// There is one exception: a key has no say in its own revocation. If revocation A revokes a key
-/// that is in the chain of revocation B, then B does not weaken A. If revocations weaken each other
-/// in a circle, all of them count. So only the set of revocations decides which of them count, not
-/// the order in which they arrived.
+/// A revocation contests each revocation whose chain contains the key that it revokes. There is one
+/// exception: a key has no say in its own revocation, so if A revokes a key in the chain of B, then
+/// B does not contest A. A revocation does not count if it is contested by one that counts. If
+/// revocations contest each other in a circle, and nothing else settles the matter, all of them
+/// count and defeat no others. So only the set of revocations decides which of them count, not the
+/// order in which they arrived.
 class Revocations {
  public:
   /// Adds a checked revocation. Returns false if it is already held, or if better revocations fill

@@ -11,16 +11,16 @@
 namespace gv {
 namespace {
 
-/// Number of peers to which a peer sends news at once. Others get the news from these, or by
-/// comparing what they hold.
+/// Number of peers to which a peer sends news at once. Other peers get the news from these peers,
+/// or by comparing what they hold.
 constexpr std::size_t told_at_once = 8;
 
-/// Pause before a peer again sends everything to another peer, if both still hold the same as
+/// Pause before a peer sends everything to the same peer again, if both still hold the same as
 /// before.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer again sends everything to any peer, so that short messages cannot cause many
-/// long ones.
+/// Pause before a peer sends everything again, to any peer, so that short messages cannot cause
+/// many long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
 /// The key that differs from `key` only in the highest bit of the last byte. Both correspond to the
@@ -278,8 +278,8 @@ void Trust::judge(Time now) {
 }
 
 bool Trust::take_all(Time now, const Certificates& message, Source source) {
-  // A peer that was stopped for long may hear that it lost its place before it hears of a new
-  // place.
+  // A peer that was stopped for a long time may learn that it has lost its place before it learns
+  // of a new one.
   if (accepted(options_.self) != nullptr) belonged_ = now;
   bool took = false, is_forged = false;
   bool is_new = true;
@@ -316,7 +316,7 @@ void Trust::restore(Time now, const std::vector<Certificate>& certificates,
                     const std::vector<Revocation>& revocations) {
   take_all(now, {.held = {}, .certificates = certificates, .revocations = revocations},
            Source::own_record);
-  fresh_ = {};  // Nothing to pass on: peers find what they lack when they compare.
+  fresh_ = {};  // Pass nothing on: peers compare what they hold, and so find what they lack.
   newly_revoked_.clear();
   belonged_ = now;
 }
@@ -401,7 +401,7 @@ std::vector<Certificate> Trust::own_chain() const {
   return chain;
 }
 
-/// Passes on what is new to us. Peers that receive it pass it on in turn.
+/// Passes on certificates and revocations that are new to us. Their receivers pass them on in turn.
 void Trust::spread(std::optional<PeerId> except, const View& live, Effects& out) {
   if (fresh_.certificates.empty() && fresh_.revocations.empty()) return;
   fresh_.held = held_;

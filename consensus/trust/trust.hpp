@@ -1,5 +1,5 @@
 // Which keys belong to a swarm: certificates and revocations, passed on until all peers have the
-// same.
+// same ones.
 #pragma once
 
 #include <algorithm>
@@ -47,11 +47,11 @@ inline constexpr Duration patience_of_the_uncertified = std::chrono::seconds(20)
 /// A key belongs to the swarm while it has a certificate, signed by such a key, that has not
 /// expired. The right to invite does not expire with the certificate, so the certificates that a
 /// dead peer has signed stay valid. But a new certificate is accepted only if its issuer belongs to
-/// the swarm now, so an old stolen key is worthless. A revocation carries its issuer's
+/// the swarm now, so an old stolen key is worthless. A revocation contains its issuer's
 /// certificates, and Revocations decides which revocations count. A peer that may invite and has
 /// believed a revocation for a while signs it too, so the revocation holds even if its first issuer
-/// is revoked. Later revocations by a revoked key find no second issuer, and can only count against
-/// a peer that is the only issuer of that key's own revocation.
+/// is revoked. A revocation that a revoked key signs later finds no second issuer. It can count
+/// only if it revokes the sole issuer of that key's own revocation.
 class Trust {
  public:
   struct Options {
@@ -72,14 +72,14 @@ class Trust {
                const std::vector<Revocation>& revocations);
 
   /// Takes certificates and revocations that another peer passes on. Answers if that peer does not
-  /// hold the same as we do.
+  /// hold the same ones as we do.
   void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
 
-  /// Takes the certificates that a peer without a link to us shows, if they prove that another key
+  /// Takes certificates shown by a peer that has no link to us, if they prove that a key new to us
   /// belongs to the swarm. Does not answer.
   void show(Time now, const Certificates& shown, const View& live, Effects& out);
 
-  /// Call when a link with the peer is up. Both peers then compare what they hold.
+  /// Call when a link with the peer has come up. Both peers then compare what they hold.
   void contact(PeerId peer, Effects& out) const;
 
   /// At intervals, compares what this peer holds with another live peer, renews the certificates of
@@ -93,9 +93,9 @@ class Trust {
                                      bool may_invite, const View& live, Effects& out);
 
   /// Revokes the certificates of the peer with this name or id. Refused if several peers have the
-  /// name, because a hostile peer can take any name. Peers whose places depend on the revoked
-  /// certificates get new certificates from this peer, unless `with_invited` is true, which removes
-  /// them too.
+  /// name, because a hostile peer can take any name. If `with_invited` is true, peers whose places
+  /// depend on the revoked certificates are removed too. Otherwise, they get new certificates from
+  /// this peer.
   Problems revoke(Time now, std::string_view name, bool with_invited, const View& live,
                   Effects& out);
 
@@ -144,7 +144,7 @@ class Trust {
     std::optional<Certificate> newest;
     /// The certificate that gives the key the right to invite through the shortest chain.
     std::optional<Certificate> right;
-    Time rested_at{};  ///< When the key's whole budget of replacements is available again.
+    Time rested_at{};  ///< When the key's full budget of replacements is available again.
   };
   enum class Source { own_record, other_peer };
   enum class Outcome { unchanged, taken, forged };
@@ -212,7 +212,7 @@ class Trust {
   std::map<PeerKey, Entry> entries_;
   std::optional<Time> jumped_;  ///< When the clock last jumped.
   Revocations revocations_;
-  /// For each issuer, when its whole budget of replacements is available again.
+  /// For each issuer, when its full budget of replacements is available again.
   std::map<PeerKey, Time> revokers_rested_at_;
   std::map<PeerKey, Time> revoked_since_;  ///< When this peer began to believe each revocation.
   std::vector<PeerKey> newly_revoked_;     ///< Revoked keys that have not been reported yet.

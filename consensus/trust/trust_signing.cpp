@@ -9,13 +9,13 @@ namespace gv {
 namespace {
 
 /// How long a peer believes a revocation before it signs one too. This gives a peer that has just
-/// come back the time to hear whether the issuer has itself been revoked.
+/// come back time to learn whether the issuer has itself been revoked.
 constexpr Duration signed_again_after = std::chrono::seconds(10);
 
 /// Peers sign a revocation until it has this many issuers, or the swarm's key has signed it.
 constexpr std::size_t issuers_wanted = 2;
 
-/// A key can give revocations a date up to this long after its own certificate has expired, by
+/// A key can date its revocations up to this long after the expiry of its own certificate, by
 /// signing a chain of certificates for itself and for keys below it. Each certificate of the chain
 /// may end a lifetime after the previous one.
 constexpr std::uint64_t dated_after_expiry_s =
@@ -210,9 +210,9 @@ void Trust::renew(Time now, const View& live) {
 }
 
 /// True if this peer should now sign a revocation of `key`, although other revocations of it count.
-/// There are three reasons: too few peers have signed, a certificate of the key outlives the
-/// revocations, or they are about to end and the key may have signed a revocation with a later
-/// date, which would then count. Chance decides which of several peers signs.
+/// There are three reasons. Too few peers have signed. A certificate of the key outlives the
+/// revocations. Or the revocations are about to end, and the key may have signed a revocation with
+/// a later date, which would then count. Chance decides which of several peers signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
   const std::uint64_t last_s =
@@ -235,8 +235,8 @@ bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, 
   return rng_.below(static_cast<std::uint64_t>(others) + 1) == 0;
 }
 
-/// Signs revocations that would otherwise cease to count. Also signs our own again if their chains
-/// no longer hold.
+/// Signs revocations that would otherwise cease to count. Also signs our own revocations again if
+/// their chains no longer hold.
 void Trust::sign_again(Time now, const View& live) {
   if (!may_invite(now)) return;
   std::vector<PeerKey> due;

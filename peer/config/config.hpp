@@ -46,7 +46,7 @@ struct RunConfig {
   std::size_t peers = 4;    ///< Number of peers. The training data is cut into one shard for each.
   double epochs = 10;       ///< Passes over the peer's shard. Not used if `steps` is set.
   std::uint64_t steps = 0;  ///< Local steps of each peer; 0 means as many as `epochs` need.
-  BudgetKind budget = BudgetKind::swarm;  ///< See has_swarm_budget.
+  BudgetKind budget = BudgetKind::swarm;  ///< Ignored in some modes; see has_swarm_budget().
   /// Ends the swarm's run after this time if the budget lasts longer; 0 means never.
   Duration wall{};
   double target = 0;        ///< Ends the swarm's run early at this accuracy or R2; 0 means never.
@@ -77,10 +77,10 @@ struct GeneratedConfig {
   std::size_t features = 32;  ///< Numbers in a sample, or channels of an image.
   std::size_t side = 0;       ///< Side of images; 0 means that samples are flat.
   std::size_t classes = 10;
-  std::size_t blobs = 1;    ///< Blobs in each class. With several, planes cannot separate classes.
+  std::size_t blobs = 1;    ///< Blobs in each class. With several, no planes separate classes.
   std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
-  /// Spread of the samples around the centre of their class, or of the targets. A larger spread
-  /// makes the task harder.
+  /// Standard deviation of the noise around the centres of classes or, with targets, of the noise
+  /// in the targets. More noise makes the task harder.
   double noise = 1.0;
 
   /// Numbers in a sample.
@@ -92,9 +92,9 @@ struct GeneratedConfig {
 /// [data]: the samples, and how they are divided among the peers.
 struct DataConfig {
   DataKind kind = DataKind::generated;
-  /// The folder of the data. The parser resolves a relative one against the config file's folder.
+  /// The folder of the data. The parser resolves a relative path against the config file's folder.
   std::string folder;
-  /// Files in `folder`. The parser fills in the usual names.
+  /// Files in `folder`. If the config names none, the parser fills in the usual names.
   std::vector<std::string> train_files;
   /// Files in `folder`. For idx: images, then labels. For text without test files, the last tenth
   /// of every training file is held out for testing.
@@ -109,7 +109,7 @@ struct DataConfig {
   std::string centres;
   /// For leased data: number of samples in a chunk; 0 means 16 batches.
   std::uint64_t chunk_samples = 0;
-  bool in_memory = true;  ///< For leased data: false if they stay in their files.
+  bool in_memory = true;  ///< For leased data: false if the samples stay in their files.
   GeneratedConfig generated;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
@@ -186,7 +186,7 @@ struct PopulationConfig {
   double spread = 1;  ///< Initial hyperparameters differ from [train] by up to this factor.
   /// How the settings that survive a validation are chosen.
   Selection select = Selection::truncation;
-  /// Settings that differ between peers, besides learning rate and momentum.
+  /// Whether further settings differ between peers, besides the learning rate and the momentum.
   bool vary_weight_decay = false;
   bool vary_batch = false;
   bool vary_alpha = false;
@@ -310,7 +310,7 @@ struct Config {
 struct ParsedConfig {
   Config config;
   Problems problems = {};
-  /// Where the settings stand in the text, for problems that are found later.
+  /// The places of the settings in the text, for problems that are found later.
   ConfigPlaces places = {};
 };
 
@@ -371,10 +371,11 @@ std::size_t lockstep_batch_max(const Config& config);
 /// The growth of each peer's batch. Schedules other than `growing_batch` keep the batch constant.
 BatchGrowth batch_growth(const Config& config);
 
-/// Every setting that all peers of a run must have in common, as (key, value), in a fixed order:
-/// the model, the meaning of its inputs, the seed, pairing and mixing. Except in mode `gossip`,
-/// also everything that affects a step's result and the number of steps. Peers compare these in
-/// their hellos, so that a refusal can name the first key that differs.
+/// Every setting that all peers of a run must have in common, as pairs of key and value, in a fixed
+/// order: the model, the meaning of its inputs, the seed, pairing and mixing. Except in mode
+/// `gossip`, the list also contains everything that affects a step's result and the number of
+/// steps. Peers compare the lists in their hellos, so that a refusal can name the first key that
+/// differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);
 
 }  // namespace gv

@@ -34,8 +34,8 @@ void check_effects(ConfigReading& reading) {
   }
 }
 
-/// Checks the settings that a growing batch needs. Batches grow with the samples of all peers, and
-/// each peer computes a larger batch as a whole.
+/// Checks the settings that a growing batch needs. The growth depends on the number of samples that
+/// all peers have trained on, so they must share a budget.
 void check_growth(ConfigReading& reading) {
   const Config& config = reading.parsed.config;
   const ScheduleSpec& schedule = config.train.schedule;
@@ -355,8 +355,8 @@ void check_threads(ConfigReading& reading) {
   }
 }
 
-/// Checks for settings of sums that exclude each other. For example, coded pieces can only be
-/// passed on unchanged.
+/// Checks for settings of sums that exclude each other. For example, compressed pieces can only be
+/// passed on unchanged, as only the ring does.
 void check_ring(ConfigReading& reading) {
   const AllReduceConfig& allreduce = reading.parsed.config.allreduce;
   if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
@@ -454,7 +454,7 @@ void check_mixing(ConfigReading& reading) {
     return reading.report("mixing.topology", "replicas of a stage do not know each other's hosts",
                           "write topology = \"complete\"");
   }
-  // A problem's place equals its key in the section, except for keys with a longer name.
+  // The place of each problem is a key of the section, without the section's name.
   for (const Problem& problem : problems_of(*rule, peers)) {
     const std::string path = "mixing." + problem.place;
     if (!reading.is_sound(path)) continue;

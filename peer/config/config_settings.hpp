@@ -34,7 +34,8 @@ struct Setting {
   std::string_view meaning;  ///< One sentence without a full stop, for the reference of settings.
   std::string type;          ///< For example "whole number, 1 to 64".
   bool agrees = false;       ///< True if the value must be equal on all peers of a run.
-  /// The condition under which the key has an effect. Without a function, it always has an effect.
+  /// The condition under which the key has an effect. If `condition.holds` is empty, the key always
+  /// has an effect.
   Condition<Object> condition;
 
   /// Sets the field. If the value is bad, leaves the field unchanged and returns the reason.

@@ -47,8 +47,9 @@ bool says_how(const LayerSpec& layer) {
   return layer.split == LayerSplit::model || layer.split == LayerSplit::rows;
 }
 
-/// True if a layer sets `split` although it stands beside other layers, as in a concat or shortcut.
-/// `is_beside` is true if `layer` itself stands beside others. Searches inner layers too.
+/// True if a layer sets `split` although other layers run in parallel with it, as in a concat or
+/// beside a shortcut. `is_beside` is true if others run in parallel with `layer` itself. Searches
+/// inner layers too.
 bool is_beside_others(const LayerSpec& layer, bool is_beside) {
   const bool are_beside = is_beside || layer.kind == LayerKind::concat || !layer.shortcut.empty();
   const auto inside = [](bool beside) {

@@ -8,7 +8,7 @@
 namespace gv {
 
 /// Reads the training data or, if `test` is true, the test data into memory. If `choose` is given,
-/// images that it rejects are never read into memory; other formats are read whole.
+/// images that it rejects are never read into memory; other formats are read completely.
 LoadedDataSet load_data(const Config& config, bool test, const Choose& choose = {});
 
 /// Opens the training files for leased data, whose samples are read while peers train. Leased data

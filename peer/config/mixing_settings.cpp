@@ -1,4 +1,4 @@
-// The keys of mixing rounds. Pipelines whose stages mix share most of them.
+// The keys of mixing rounds. Pipelines whose stages mix use most of them too.
 #include "consensus/topology/hosts.hpp"
 #include "peer/config/setting_builders.hpp"
 

@@ -34,9 +34,9 @@ std::uint64_t chunk_steps(const Config& config) {
   return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
 }
 
-/// Returns the samples that all peers train on between two measurements of the target (*sittings*).
-/// They are enough for each peer to measure its model and make at least one step. The peers of a
-/// pipeline measure their model together.
+/// Returns the number of samples that all peers together train on between two measurements of the
+/// target (sittings). It is large enough for each peer to measure its model and make at least one
+/// step. The peers of a pipeline measure their model together.
 std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;

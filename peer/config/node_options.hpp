@@ -31,10 +31,10 @@ struct ModelFacts {
   std::size_t slices_most = 0;  ///< The most slices of a stage, as in PipelineOptions.
 };
 
-/// Facts of a model that the built-in learner trains whole.
+/// Facts of a model that the built-in learner trains as a whole.
 ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,
                     std::vector<DensePlace> dense = {});
-/// Facts of a model that any learner trains whole.
+/// Facts of a model that any learner trains as a whole.
 ModelFacts facts_of(Learner& learner, const OptimizerSpec& optimizer);
 /// Facts of a model that is trained in stages.
 ModelFacts facts_of(const StageLearner& learner, const OptimizerSpec& optimizer);

@@ -18,7 +18,7 @@ struct ModelPiece {
   SplitLayer costs;
 };
 
-/// The pieces of a sound model, with costs from its shapes. What can be cut:
+/// The pieces of a valid model, with costs from its shapes. Layers can be cut as follows:
 ///
 ///   dense                      by model: its outputs; or samples whose gradients travel as factors
 ///   conv2d, with pools         by model: its channels; or rows of the image
@@ -26,8 +26,8 @@ struct ModelPiece {
 ///   two dense layers in a residual layer, with activations between them: by model, as a pair
 ///   embedding                  by model: its vocabulary
 ///
-/// and everything by samples. If the last layer is dense under a cross-entropy, the loss is assumed
-/// to be computed in parts, so that its outputs are not gathered.
+/// Every layer can also be cut by samples. If the last layer is dense under a cross-entropy, the
+/// loss is assumed to be computed in parts, so that its outputs are not gathered.
 std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input);
 
 }  // namespace gv

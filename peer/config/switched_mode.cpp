@@ -100,8 +100,9 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   for (const Setting<Config>& setting : config_settings()) {
     const std::string path = setting.path();
     if (given.contains(path) || !setting.counts(base) || path == "run.algorithm") continue;
-    // A named algorithm brings its own settings of the mode. It brings no settings of learners,
-    // which exist already, and none that protect a peer. A population is refused below.
+    // A named algorithm sets the keys of the mode itself. It changes neither the settings of
+    // learners, which exist already, nor settings that protect a peer. A population is refused
+    // below.
     const bool is_own =
         path == "run.mode" || path.starts_with(section) || path.starts_with("population.");
     const bool stays = protects(running, path) || path == "allreduce.shares";

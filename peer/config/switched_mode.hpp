@@ -17,9 +17,9 @@ struct SwitchedConfig {
 
 /// Returns the config after a switch of the mode. `settings` contains config lines for run.mode or
 /// run.algorithm, and for keys of that mode's section, for example `allreduce.algorithm = "ring"`.
-/// Everything else stays as it is, and is checked with the new mode as at the start. Settings that
-/// protect peers from hostile ones always stay. `has_buffers` is true if the model is a program's
-/// own and has buffers that are averaged.
+/// Everything else stays as it is, and is checked against the new mode, as at the start of a run.
+/// Settings that protect peers from hostile ones always stay. `has_buffers` is true if the model is
+/// a program's own and has buffers that are averaged.
 SwitchedConfig switched_config(const Config& running, std::string_view settings,
                                bool has_buffers = false);
 

@@ -108,8 +108,8 @@ void join_population(const Config& config, std::size_t shard, Task& task) {
   if (first.weight_decay > 0) optimizer.weight_decay = first.weight_decay;
 }
 
-/// Fills in what does not depend on the model: how the peer works with others, and the budget of a
-/// learner with `samples` samples.
+/// Fills in the fields that do not depend on the model: how the peer works with others, and the
+/// budget of a learner with `samples` samples.
 void fill_in(const Config& config, std::size_t samples, Task& task) {
   const bool lockstep = config.run.mode == ModeKind::allreduce;
   const double own_batch = task.trainer.varied.batch;
@@ -123,8 +123,8 @@ void fill_in(const Config& config, std::size_t samples, Task& task) {
   task.rule = mixing_rule(config);
 }
 
-/// Makes a task for `data`, which is all of shard number `shard`. `samples` is the number of
-/// samples in all shards.
+/// Makes a task for `data`, which contains all samples of shard number `shard`. `samples` is the
+/// number of samples in all shards.
 Task task_on(const Config& config, std::shared_ptr<const DataSet> data, std::size_t shard,
              std::size_t samples) {
   Task task;

@@ -58,8 +58,8 @@ struct EngineReading {
 /// Returns the readings of all engines that may have started this process, in the table's order.
 std::vector<EngineReading> read_engines(const Variables& variables);
 
-/// Returns the reading to use; null if there is none. This is the first one, except that an engine
-/// that reports a single process gives way to an engine that started more.
+/// Returns the reading to use; null if there is none. This is the first one that does not report a
+/// single process or, if all of them do, the first one.
 const EngineReading* chosen(const std::vector<EngineReading>& readings);
 
 /// A peer's place in a cohort.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t refusals_kept = 8;
 constexpr int files_max = 4;
-constexpr int refusals_told = 10;  ///< Most lines about one peer and event per `refusals_minute`.
+constexpr int refusals_told = 10;  ///< Largest number of lines per peer, event and minute.
 constexpr Duration refusals_minute = std::chrono::minutes(1);
 constexpr Duration look_period = std::chrono::seconds(1);
 constexpr ::mode_t private_mode = 0600;
@@ -111,8 +111,8 @@ bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
   return true;
 }
 
-/// Ends the budgets that began at least `length` ago. Writes a line for each one that omitted
-/// facts.
+/// Ends the budgets that began at least `length` ago. For each one with omitted facts, writes a
+/// line that counts them.
 void EventLog::end_minutes(Time now, Duration length) {
   std::erase_if(budgets_, [&](const auto& entry) {
     const auto& [subject, budget] = entry;

@@ -26,7 +26,7 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 ///
 /// A full file becomes `events.jsonl.1`, the previous `.1` becomes `.2`, and so on; the oldest is
 /// deleted. In each minute, at most ten refusals of one kind about one peer are written, and at
-/// most ten corrections of what others say about us. One line with "left_out" then counts the
+/// most ten corrections of others' statements about us. One line with "left_out" then counts the
 /// omitted ones.
 class EventLog {
  public:

@@ -12,7 +12,7 @@ namespace gv {
 /// JSON object.
 inline constexpr const char* given_variable = "GRAPEVINE_PEER";
 
-/// Returns the value for that variable.
+/// Returns the text for the environment variable `given_variable`.
 std::string given_text(const PeerArguments& arguments);
 
 /// Replaces the fields of `arguments` that the text sets. Returns the problems of the text.

@@ -34,7 +34,7 @@ class GradientParts {
   void take(const GradientPart& part);
 
   bool is_empty() const { return waiting_.empty() && ready_from_ == out_.size(); }
-  /// All elements from this one on are ready.
+  /// All elements from this index on are ready.
   std::size_t ready_from() const { return ready_from_; }
 
  private:

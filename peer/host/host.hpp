@@ -97,9 +97,9 @@ inline constexpr int unreachable_code = 3;
 int run_peer(const HostOptions& options);
 
 /// Runs a peer with a learner that is not built in and brings its own data. The config's model and
-/// data are ignored. A pipeline refuses such a learner, because it cannot be cut into stages. The
-/// learner is used on a separate thread and destroyed before this function returns. Its destruction
-/// also tells a waiting user's loop that training is over.
+/// data are ignored. A pipeline refuses such a learner, which cannot be cut into stages. The
+/// learner is used on a separate thread and destroyed before this function returns. If the user's
+/// loop is waiting, the destruction also tells it that training is over.
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner);
 
 }  // namespace gv

@@ -22,7 +22,7 @@
 
 namespace gv {
 
-/// Opens the control links, for small messages and contacts with peers.
+/// Opens the control links, over which peers meet and exchange small messages.
 void Host::open_links() {
   control_.emplace(
       io_,

@@ -35,7 +35,8 @@ std::uint64_t Host::wall_us() const {
                                         .count());
 }
 
-/// Lets a peer with certificates take part. The peer that founds the swarm also prints a ticket.
+/// Hands this peer's certificates to the node, and begins to admit guests. The peer that founds the
+/// swarm also prints a ticket.
 void Host::enter_swarm() {
   const CertifiedSwarm& swarm = *options_.swarm;
   if (swarm.swarm_key) {

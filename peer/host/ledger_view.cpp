@@ -47,7 +47,7 @@ constexpr std::array<Column, 9> ledger_columns = {{{"samples/s", "samples_per_se
 /// The fields of a member that the ledger shows, besides its work.
 constexpr std::array<const char*, 5> member_keys = {"name", "id", "self", "state", "phase"};
 
-/// Returns the members in the document, with their figures of the common work. Members without
+/// Returns the members in the document, with their figures for the common work. Members without
 /// figures are left out. With leased data, the size of a shard is also left out, because every peer
 /// can read all samples.
 Json peers_of(const Json& document) {

@@ -42,7 +42,7 @@ struct MeanCalls::Meeting {
     wake.notify_all();
   }
 
-  /// Like tell(), but for changes that the worker may be waiting for in await().
+  /// Like tell(), but also calls `later`, for changes that the worker may be waiting for.
   template <class Change>
   void tell_worker(Change change) {
     tell(change);
@@ -69,14 +69,14 @@ struct MeanCalls::Meeting {
   bool should_stop = false;               ///< True if the host is ending.
   bool has_face = false;
 
-  /// Protects `later`, and is held while `later` is called. So ~Face() waits for such a call to
-  /// end, and the host that `later` uses still exists. This mutex is locked before `mutex`, because
-  /// the woken thread needs `mutex` at once.
+  /// Protects `later`, and is held while `later` is called. So ~Face() waits until such a call has
+  /// ended, and the host that `later` uses still exists during the call. Lock this mutex before
+  /// `mutex`, never after it: the thread that `later` wakes needs `mutex` immediately.
   std::mutex later_mutex;
   std::function<void()> later;  ///< From ArraySource::peek(); null if nothing waits.
 
   /// A copy of `ended` for a program that polls. It is set after `mutex` is free again. The polling
-  /// program locks `mutex` next, and would otherwise often have to sleep on it.
+  /// program then locks `mutex`, and would otherwise often have to sleep until it is free.
   std::atomic<std::uint64_t> polled = 0;
   // Used only by the program's thread.
   AdaptiveSpinWait spin_wait;
@@ -88,7 +88,7 @@ struct MeanCalls::Meeting {
 class MeanCalls::Face final : public Learner, public ArraySource {
  public:
   explicit Face(std::shared_ptr<Meeting> meeting) : own_(std::move(meeting)) {
-    // Only peers that average arrays work together, and all of them have this layout.
+    // Peers that average arrays work only with each other, and all of them have this layout.
     layout_.add("arrays to average", {1});
   }
   ~Face() override {
@@ -159,7 +159,7 @@ class MeanCalls::Face final : public Learner, public ArraySource {
   void set_update_factor(double) override {}
 
   /// Continues at the step of the other peers. If the worker has already taken a call, that call
-  /// and the calls after it are part of no mean.
+  /// and all later calls in the queue end as missed.
   void go_on_at(std::uint64_t step) override {
     step_ = step;
     const bool was_given = std::exchange(is_given_, false);

@@ -23,7 +23,8 @@ struct UserArray {
 
 /// The result of a call.
 struct Mean {
-  /// The call's number, the same on all peers; for a missed call, that of the others' last call.
+  /// The call's number, the same on all peers; for a missed call, the number of the other peers'
+  /// last call.
   std::uint64_t number = 0;
   /// Number of peers in the mean; 0 if all weights are 0, in which case the array is unchanged.
   std::size_t peers = 0;
@@ -63,7 +64,7 @@ class MeanCalls {
   /// The number of calls that all peers have made together, as far as this peer knows.
   std::uint64_t common_calls() const;
 
-  /// Ends the program's part. The host then tells the other peers and ends.
+  /// Ends the program's calls. The host then tells the other peers that this peer leaves, and ends.
   void leave();
 
  private:

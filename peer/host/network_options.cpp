@@ -1,4 +1,4 @@
-// Derives the options of lanes, shared buffer and allocator from the config.
+// Derives the options of the lanes, the shared buffer and the allocator from the config.
 #include "peer/host/network_options.hpp"
 
 #include <fmt/format.h>

@@ -12,10 +12,10 @@
 
 namespace gv {
 
-/// Tunes the allocator. A large model's snapshots and forces are allocated and freed often, so
-/// their memory goes back to the system at once and cannot pile up in the heap. Smaller blocks stay
-/// in the heap, which saves a page fault every 4 KiB. Except in mode `gossip`, freed memory at the
-/// end of the heap is also kept, because early blocks wait there.
+/// Tunes the allocator. A large model's snapshots and forces are allocated and freed often. Their
+/// memory is returned to the system immediately, so it cannot pile up in the heap. Smaller blocks
+/// stay in the heap, which saves a page fault every 4 KiB. Except in mode `gossip`, freed memory at
+/// the end of the heap is also kept, because early blocks are stored there.
 void keep_small_memory(ModeKind mode);
 
 /// An upper bound on the descriptors that a peer needs. Without partners, a peer has 25 open. Each

@@ -79,8 +79,9 @@ std::string host_name() {
   return ::gethostname(buffer.data(), buffer.size() - 1) == 0 ? buffer.data() : "";
 }
 
-/// Fills in where a peer of a cohort listens and what it dials, unless these are given. All peers
-/// have the same command line, so a given address to join may be this peer's own.
+/// Fills in the address on which a peer of a cohort listens and the addresses that it dials, if
+/// they are not given. All peers have the same command line, so a given address to join may be this
+/// peer's own.
 Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   if (options.listen.empty() && options.join.empty()) options.listen = "0.0.0.0:0";
   const std::string port = options.listen.substr(options.listen.rfind(':') + 1);

@@ -21,8 +21,8 @@ struct PeerArguments {
   std::string authorized = "authorized_peers";
   /// File with a cohort's secret, which replaces key and allow-list; empty if none.
   std::string cohort;
-  std::optional<std::size_t> rank;   ///< Rank in the cohort; if unset, the environment's.
-  std::optional<std::size_t> ranks;  ///< Number of ranks; if unset, the environment's.
+  std::optional<std::size_t> rank;   ///< Rank in the cohort; if unset, from the environment.
+  std::optional<std::size_t> ranks;  ///< Number of ranks; if unset, from the environment.
   std::string rendezvous;  ///< Folder for addresses; if empty, it is beside the cohort's file.
   std::string folder;
   std::string lane;  ///< Overrides the config's kind of lanes, unless empty.

@@ -34,7 +34,7 @@ void ReadingThread::run(std::stop_token stop) {
       waiting_.pop_front();
     }
     work();
-    // Releases what the function holds before other threads learn that it has ended.
+    // Releases the function's captured values before other threads learn that the work has ended.
     work = nullptr;
     {
       const std::lock_guard lock(mutex_);

@@ -19,8 +19,8 @@ class ReadingThread {
   /// may be called as long as this object lives. Matches RunAside.
   std::function<void()> start(std::function<void()> work);
 
-  /// Finishes the current piece of work, and drops the others. No thread may still wait for any
-  /// work.
+  /// Finishes the current piece of work, and drops the others. No thread may still be waiting for a
+  /// piece of work.
   ~ReadingThread();
 
  private:

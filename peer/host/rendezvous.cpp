@@ -1,4 +1,5 @@
-// Announcements of ranks as files, which are replaced by renaming and read within limits.
+// Stores the announcements of ranks in files. Replaces files by renaming, and limits how much it
+// reads.
 #include "peer/host/rendezvous.hpp"
 
 #include <fcntl.h>

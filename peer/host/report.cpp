@@ -51,8 +51,8 @@ std::string step_of(std::uint64_t step, std::uint64_t steps, std::string_view se
 
 namespace {
 
-/// Returns a peer's hyperparameters and validation in a population. Empty before the first
-/// validation.
+/// Returns the hyperparameters and the validation result of a peer in a population. Empty before
+/// the first validation.
 nlohmann::ordered_json to_json(const std::optional<Trial>& trial) {
   if (!trial) return nlohmann::ordered_json::object();
   return {{"learning_rate", trial->learning_rate},

@@ -7,8 +7,9 @@
 
 namespace gv {
 
-/// Returns a problem if another version of the program wrote the run folder, because a peer cannot
-/// continue in such a folder. Empty if this version wrote it, or if there are no checkpoints yet.
+/// Returns a problem if the run folder has a format other than this program's, because a peer
+/// cannot continue in such a folder. Empty if the formats agree, or if there are no checkpoints
+/// yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
 /// Marks the folder with this version's format. Ignores failures, because a failure to write a more

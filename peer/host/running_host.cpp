@@ -160,7 +160,7 @@ void Host::note_quarantine(const Fact& fact) {
 void Host::hold_against(const Fact& fact) {
   const auto* refused = std::get_if<MessageRefused>(&fact);
   if (refused == nullptr || refused->reason != Reason::forged) return;
-  // The call is posted, because we are handling a message of that link.
+  // The call is posted, because we are still handling a message from that peer's link.
   asio::post(io_, [this, peer = refused->peer] {
     control_->offend(peer, "a statement in the name of a peer that has not signed it");
   });

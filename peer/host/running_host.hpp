@@ -189,8 +189,8 @@ class Host {
        .offer = [this](ExamAnswer& answer) { lanes_->offer_echo(answer); },
        .ledger = [this](std::size_t most) { return ledger_part(report_json(report()), most); }}};
   std::optional<Node> node_;
-  // This field and the next are declared before the worker, because jobs that its destructor ends
-  // use them.
+  // This field and the next are declared before the worker, because the worker's destructor ends
+  // jobs that use them.
   std::string config_text_;
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
   std::optional<ReadingThread> reading_;  ///< Set if data stay in files. It outlives the worker.
@@ -210,7 +210,7 @@ class Host {
   std::map<PeerId, std::string> addresses_;
   std::set<PeerId> contacts_;
   std::set<PeerId> with_other_settings_;  ///< Peers whose hello had settings other than ours.
-  /// When the first hello with different settings came.
+  /// When the first hello with different settings arrived.
   std::optional<Time> heard_other_settings_at_;
   Time next_report_{};
   int exit_code_ = 0;

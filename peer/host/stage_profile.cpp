@@ -59,8 +59,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Calls `once` to warm up, then repeatedly until `seconds` have passed. The argument is false for
-/// the warm-up.
+/// Calls `once` to warm up, then repeatedly until `seconds` have passed. Passes `counts` as false
+/// for the warm-up.
 void repeat(double seconds, const std::function<void(bool counts)>& once) {
   once(false);
   const auto begin = Clock::now();
@@ -353,8 +353,8 @@ MeasuredSteps measure_steps(const StagesSpec& spec, const std::shared_ptr<const 
                             const PipelineTiming& predicted, double seconds) {
   std::vector<StageWorker> workers;
   std::vector<std::vector<double>> taken;
-  // Tuples (begin, worker, place in its list), ordered by time, so that inputs exist before the
-  // instructions that need them are executed.
+  // Tuples (begin, worker, place in the worker's list), ordered by time, so that inputs exist
+  // before the instructions that need them are executed.
   std::vector<std::tuple<double, std::size_t, std::size_t>> order;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     workers.emplace_back(spec, data);

@@ -39,9 +39,9 @@ struct StageProfile {
   double network_bytes = 0;
 };
 
-/// This function and the next one repeat the pass of one micro-batch through the whole model for
-/// `seconds`, at least three times, and take the median time of each part. The spec and its cut
-/// must be valid. Batches are drawn from `data`. One thread computes, and its processor time is
+/// This function and the next one pass one micro-batch through the whole model repeatedly, for
+/// `seconds` and at least three times. They return the median time of each part. The spec and its
+/// cut must be valid. Batches are drawn from `data`. One thread computes, and its processor time is
 /// measured.
 std::vector<LayerProfile> profile_layers(const StagesSpec& spec,
                                          const std::shared_ptr<const DataSet>& data,

@@ -5,8 +5,8 @@
 
 namespace gv {
 
-/// Formats the JSON status document from a peer's socket. It lists the peer's state, members and
-/// last refusals.
+/// Formats the JSON status document from a peer's socket. The table lists the peer's state, members
+/// and last refusals.
 std::string status_table(const std::string& document);
 
 }  // namespace gv

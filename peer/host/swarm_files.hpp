@@ -50,7 +50,7 @@ struct DataPlace {
 /// never reads this record. Returns false if it cannot be written.
 bool write_data_place(const std::filesystem::path& run_folder, const DataPlace& place);
 
-/// Reads what write_data_place() recorded. Returns an empty place if the file does not exist.
+/// Reads the record of write_data_place(). Returns an empty place if the file does not exist.
 DataPlace read_data_place(const std::filesystem::path& run_folder);
 
 /// Converts certificates to the text of their file, and back. certificates_from_text() returns

@@ -86,7 +86,7 @@ void append(Problems& problems, Problems more) {
   std::ranges::move(more, std::back_inserter(problems));
 }
 
-/// True if a relative path stays below the folder where it starts.
+/// True if the path is relative and cannot leave the folder where it starts.
 bool stays_below(const std::filesystem::path& path) {
   return path.is_relative() && std::ranges::find(path, "..") == path.end();
 }
@@ -215,7 +215,7 @@ Problems problems_of_expiry(const SwarmFiles& files, const std::filesystem::path
 }
 
 /// Reports a problem if our clock is behind. Certificates and revocations would then seem to come
-/// from the future and be ignored, so the first peer of a swarm would certify itself again and
+/// from the future and be ignored. The first peer of a swarm would even certify itself again, and
 /// overwrite its certificates.
 Problems problems_of_clock(const SwarmFiles& files, const std::filesystem::path& folder) {
   const auto made_s = [](const Certificate& one) {

@@ -31,7 +31,7 @@ class TicketBook {
   /// Reads the file, if there is one. Ignores invalid lines.
   explicit TicketBook(std::filesystem::path file);
 
-  /// Records a new ticket. If the book is full, first drops the ticket that expires first.
+  /// Records a new ticket. If the book is full, drops the ticket that expires soonest.
   Ticket make(const TicketTerms& terms, const std::string& address, const PublicKey& swarm,
               const PublicKey& inviter, std::uint64_t now_s);
 

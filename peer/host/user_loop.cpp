@@ -125,7 +125,7 @@ struct UserLoop::Meeting {
   std::uint64_t made_of_lease = 0;
   UserGradient gradient;  ///< The gradient that the loop gave to reduce().
   Score reduced_score;    ///< The score that the loop gave to reduce().
-  Reduced reduced;        ///< What reduce() will return next.
+  Reduced reduced;        ///< The next result of reduce().
   /// True if the gradient of the present step must pass through reduce().
   bool must_reduce = false;
   /// True if the gradient of the present step has passed through reduce().

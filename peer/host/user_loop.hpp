@@ -43,7 +43,7 @@ struct Reduced {
   /// then compute the gradient again at the present parameters, and call reduce() again.
   bool again = false;
   bool is_over = false;     ///< True if training is over, so no sum will come.
-  std::size_t samples = 0;  ///< Samples of all peers in the mean; 0: there is no mean.
+  std::size_t samples = 0;  ///< Samples of all peers in the mean; 0 if there is no mean.
 };
 
 /// One model and the loop that trains it. The loop's thread calls the functions of this class. The
@@ -54,8 +54,8 @@ struct Reduced {
 /// forces to it, mixes it or copies it. So only one of the two threads runs at any time, and
 /// neither sees a model while the other changes it. There is one exception: while the loop computes
 /// a gradient, the worker may copy and sum parts that the loop has handed over. If no gradient is
-/// reduced, the worker lets the loop make all steps of a job in one turn, and calls of step_over()
-/// within the turn only count steps.
+/// reduced, the worker lets the loop make all steps of a job in one turn. Calls of step_over()
+/// within that turn then only count steps.
 ///
 /// A loop for gossip, mixing or local steps:
 ///
@@ -151,8 +151,9 @@ class UserLoop {
   /// True once training should end, even during a step.
   bool should_stop() const;
 
-  /// Ends the loop's part: the host saves, tells the other peers and ends. After this call the loop
-  /// may call only parameters(). The model belongs to the loop again once the host has ended.
+  /// Ends the loop's training: the host saves a checkpoint, tells the other peers and ends. After
+  /// this call the loop may call only parameters(). The model belongs to the loop again once the
+  /// host has ended.
   void leave();
 
  private:

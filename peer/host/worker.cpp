@@ -77,13 +77,14 @@ void Worker::queue(Work work) {
   wake_.notify_one();
 }
 
-/// True if the worker's thread has no job, so that the posting thread may use the replica.
+/// True if the worker's thread has no job, and no job has failed. The posting thread may then use
+/// the replica.
 bool Worker::is_idle() {
   const std::lock_guard lock(mutex_);
   return jobs_.empty() && !is_running_ && !has_failed_;
 }
 
-/// Runs at once the tasks that precede the array, because one of them may write a mean that the
+/// Immediately runs the tasks that precede the array, because one of them may write a mean that the
 /// program awaits. The other tasks wait for the array.
 void Worker::begin_here(Job job) {
   Work work{.job = std::move(job), .began = Clock::now(), .first = {}};

@@ -62,7 +62,7 @@ class Worker {
   bool awaits_array() const { return waiting_.has_value(); }
 
  private:
-  /// A job, or the part of one that is left.
+  /// A job, or the remaining tasks of a job that has begun.
   struct Work {
     Job job;
     /// When the job began; set only if tasks ran before the job waited for an array.

@@ -174,7 +174,7 @@ void check_handle(const gv_peer* peer) {
   }
 }
 
-/// Returns the handle's peer with a model. Throws if there is none.
+/// Returns the handle's peer. Throws if the handle cannot be used, or if the peer has no model.
 JoinedPeer& used(gv_peer* peer) {
   check_handle(peer);
   if (!peer->joined) {
@@ -183,8 +183,8 @@ JoinedPeer& used(gv_peer* peer) {
   return *peer->joined;
 }
 
-/// Returns the handle's peer without a model, for a new call with an array. Throws if there is
-/// none.
+/// Returns the handle's peer for a new call with an array. Throws if the peer has a model, has
+/// left, or still has a pending call.
 JoinedMeans& used_for_means(gv_peer* peer) {
   check_handle(peer);
   if (!peer->means) {
@@ -306,7 +306,7 @@ void tell_of_mean(const JoinedMeans& means, gv_info* info) {
   std::memcpy(info, &found, std::min(info->size, sizeof found));
 }
 
-/// Waits for the end of the call with this number. Call 0 stands for joining.
+/// Waits for the end of the call with this number. If `call` is 0, waits until the peer has joined.
 gv_result wait_for_mean(gv_peer& peer, std::uint64_t call, Duration patience, gv_info* info) {
   JoinedMeans& means = *peer.means;
   MeanCalls::Waited waited = MeanCalls::Waited::is_late;

@@ -32,7 +32,7 @@ inline std::string text_or(const char* text, std::string otherwise) {
 }
 
 /// Thrown if the peer that made the ticket has not answered within the program's patience. The text
-/// is a sentence for the user that names this peer and says when the ticket expires.
+/// is a sentence for the user that names the inviting peer and says when the ticket expires.
 class InviterIsLate : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -19,7 +19,7 @@ constexpr std::uint64_t array_max = std::numeric_limits<std::uint32_t>::max();
 /// The bounds of all weights except 0, chosen so that sums of weights are exact enough.
 constexpr double weight_min = 1e-9;
 constexpr double weight_max = 1e9;
-/// A limit on the number of calls, far above what any program makes.
+/// A limit on the number of calls, far above the number that any program makes.
 constexpr std::uint64_t calls_max = 1'000'000'000'000;
 
 }  // namespace

@@ -30,8 +30,8 @@ class JoinedMeans {
   /// std::invalid_argument and opens no call.
   std::uint64_t begin(UserTensors array, double weight);
   bool is_open(std::uint64_t call) const { return open_.contains(call); }
-  /// Waits for the end of an open call. Call 0 stands for joining. Closes the call if it ends
-  /// within `patience`.
+  /// Waits for the end of an open call. If `call` is 0, waits until the peer has joined. Closes the
+  /// call if it ends within `patience`.
   MeanCalls::Waited wait(std::uint64_t call, Duration patience);
   /// The result of the most recently closed call.
   const Mean& mean() const { return mean_; }

@@ -21,7 +21,7 @@ namespace gv {
 /// except while a call is pending.
 class JoinedPeer {
  public:
-  /// The swarm shares `model`. `state` is what a checkpoint holds besides the model.
+  /// The swarm shares `model`. Checkpoints contain both `model` and `state`.
   JoinedPeer(HostOptions options, UserTensors model, UserTensors state, TensorCopies copies,
              std::size_t samples);
   JoinedPeer(const JoinedPeer&) = delete;

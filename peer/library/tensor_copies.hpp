@@ -16,7 +16,7 @@ struct TensorCopies {
   std::function<bool(Part part)> in;
 };
 
-/// Returns copies that call the program's function; empty if that function is null.
+/// Returns functions that call the program's `copy`; both are empty if `copy` is null.
 TensorCopies copies_by(gv_copy copy, void* context);
 
 }  // namespace gv

@@ -28,8 +28,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   view_ = EndView::open;
   if (!work.is_on()) return;
   if (course.phase() == Phase::done) {
-    // Other peers may disagree about whether a target is reached, so only the run's time can end it
-    // for good.
+    // Other peers may disagree about whether a target is reached, so only the run's time limit can
+    // end the run for good.
     if (!done_at_) done_at_ = now;
     const bool is_over = at_ && work.is_time_over(now, tolerance) && now >= *done_at_ + tolerance;
     if (is_over) view_ = EndView::over;

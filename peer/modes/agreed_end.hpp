@@ -12,11 +12,11 @@
 namespace gv {
 
 /// Ends a run at the same version for all peers once its time is over or its target is reached. A
-/// peer that observes one of these asks for a ballot. In its answer, each peer says whether it
-/// observes the same. The next generation states whether training ends with that generation's first
-/// version. A peer rejects a decision that contradicts its own clock, or the verdicts it has heard,
-/// by more than three seconds. Each mode in which all peers work in lockstep owns one object of
-/// this class. Pure.
+/// peer that observes either condition asks for a ballot. Each peer states in its answer whether it
+/// observes one of them too. The next generation states whether training ends with that
+/// generation's first version. A peer rejects a decision that contradicts its own clock, or the
+/// verdicts it has received, by more than three seconds. Each mode in which all peers work in
+/// lockstep owns one object of this class. Pure.
 class AgreedEnd {
  public:
   /// Asks for a ballot once the time of the run is over or its target is reached. Call in every
@@ -43,7 +43,7 @@ class AgreedEnd {
   EndView view_ = EndView::open;
   /// When we last read the others' reports about how long they have trained.
   std::optional<Time> told_at_;
-  bool is_told_ = false;  ///< True if those reports showed that the end was near.
+  bool is_told_ = false;  ///< True if the other peers' last reports showed that the end was near.
 };
 
 }  // namespace gv

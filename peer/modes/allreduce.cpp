@@ -36,7 +36,7 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
-/// Returns a sum's size in floats. A sparse sum counts as dense, because it can grow to that size.
+/// Returns a sum's size in floats. Counts a sparse sum as dense, because it may become dense.
 std::size_t carried_as_floats(const CourseOptions& course, const AllReduceOptions& options) {
   if (options.averages_arrays) return usual_array;
   const auto compressor = options.compressor(course.elements);
@@ -77,8 +77,8 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   if (ends_together()) generations_.unite_at_end();
-  // Equal versions must mean equal bits. Before the first collective, the first model determines a
-  // peer's bits. Later only this process knows the bits of its checkpoint.
+  // Equal versions must mean models with the same bits. At step 0, these follow from the first
+  // model. Later, they come from a checkpoint, whose bits only this process knows.
   const std::uint64_t begun_with =
       step == 0 ? course_.options().first_model : hash_combine(step, session_);
   const ModelVersion own{
@@ -136,7 +136,7 @@ void AllReduceMode::leave(Time now, Effects& out) {
   leave_at_once(now, out);
 }
 
-/// Winds down. A sum that is already complete is still applied.
+/// Ends this mode's work with other peers. A sum that is already complete is still applied.
 void AllReduceMode::wind_down(Time now, Effects& out) {
   generations_.leave_for_good(now, Phase::done, out);
   abandon();
@@ -151,9 +151,9 @@ void AllReduceMode::leave_at_once(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Takes part in ballots and continues sums. Returns false if this ended the generation; call it
-/// again then, as a ballot may be due at once. An early piece can spoil a sum right at its start,
-/// but hardly twice in a row, so few calls are enough.
+/// Handles ballots and continues sums. Returns false if this has ended the generation. The caller
+/// must then call this function again, because a ballot may be due immediately. An early piece can
+/// spoil a sum right at its start, but hardly twice in a row, so few calls are enough.
 bool AllReduceMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -164,7 +164,7 @@ bool AllReduceMode::follow_generation(Time now, Effects& out) {
   return !is_in_one || generations_.current() != nullptr;
 }
 
-/// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
+/// Ends the generation if a better one is due or peers are lost, and handles ballots.
 void AllReduceMode::look_after_generation(Time now, Effects& out) {
   if (generations_.is_rebalance_due(now, course_.phase(), true, out) && is_untouched(now)) {
     generations_.end(now, {}, out);

@@ -170,8 +170,8 @@ class AllReduceMode final : public Mode {
   std::optional<Time> fails_at_;
   std::uint64_t begun_in_generation_ = 0;    ///< Collectives begun in this generation.
   std::optional<task::ApplyUpdate> result_;  ///< The sum that the next job will apply.
-  /// The generation key and step of the next model audit. The audit takes place after `result_` has
-  /// been applied, if it is set.
+  /// The generation key and step of the next model audit. If `result_` is set, it is applied before
+  /// the audit.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> audit_due_;
   /// The audit for which the job under way computes a fingerprint.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> auditing_;

@@ -24,17 +24,18 @@ struct AllReduceOptions {
   /// True if a collective averages the peers' models instead of gradients, and ends with the common
   /// mean.
   bool averages_models = false;
-  /// True if the run ends with that common mean; false if another mode follows.
+  /// Used only if models are averaged: true if the run ends with the common mean, false if another
+  /// mode follows.
   bool ends_run = true;
-  /// How the replica ends. Set if the run ends with the common mean, and the replica's step differs
-  /// from the step in the mean's version.
+  /// The replica's step and note at the end of the run. Set if the run ends with the common mean,
+  /// and the replica's step differs from the step in the mean's version.
   std::optional<MeanEnd> end = {};
   /// If not 0, the accuracy or R2 of the common mean is measured and compared with this target.
   double target = 0;
   /// True if there is no model: a collective is the weighted mean of one array from each peer. The
   /// array's length is unknown until the program gives the array.
   bool averages_arrays = false;
-  /// If not 0, sums use the algorithm `direct` if possible, and a peer is refused if the norm of
+  /// If not 0, sums use the algorithm `direct` if possible. A peer is then refused if the norm of
   /// its values is more than this many times the norm of ours.
   double norm_cap = 0;
   /// If empty, the algorithm with the shortest predicted time is used.

@@ -12,8 +12,8 @@ namespace gv {
 /// Detects arrays of different lengths. All peers must give arrays of the same length to one call.
 /// Pieces of a longer or shorter array do not fit the others' sum, which therefore never ends. A
 /// peer that gets such a piece tells all others the length of its own array, and each peer that
-/// receives a length answers once with its own. So every peer learns of a different length, even if
-/// its program makes the call later. Pure.
+/// receives a length answers once with its own. So every peer finds out that the lengths differ,
+/// even if its program makes the call later. Pure.
 class ArrayLengths {
  public:
   struct Unlike {

@@ -17,7 +17,7 @@ namespace {
 /// The number of values in the contribution checksum. The checksum is part of every sum, and shows
 /// whether a peer is missing or counted twice.
 constexpr std::size_t lanes = 4;
-/// Bytes for the bookkeeping of early blocks, in addition to two whole vectors.
+/// Bytes for the bookkeeping of early blocks, in addition to two complete vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
 /// Bytes for early blocks of arrays. Further blocks are lost, and the sum restarts.
 constexpr std::size_t held_of_arrays = std::size_t{1} << 28;

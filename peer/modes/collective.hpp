@@ -88,7 +88,7 @@ class Collective {
   std::size_t rank() const { return sum_.rank; }
   ReduceAlgorithm algorithm() const { return shape_.algorithm; }
   /// The number of steps in the newest collective. samples() counts the samples of all peers in
-  /// them.
+  /// these steps.
   std::uint64_t steps() const { return steps_; }
   std::uint64_t samples() const { return steps_ * samples_of_step(); }
   /// Samples of all peers in one step of the newest collective. share() is our part of these

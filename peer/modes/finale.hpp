@@ -40,9 +40,10 @@ class Finale {
   /// together, whatever their batches are.
   std::uint64_t last_step() const;
 
-  /// True if training must end: as far as we know, the budget is used up, the time is over or the
-  /// target is reached, or more than a third of the live peers have stopped for such a reason.
-  /// Called while we train. `in_step` means that the version says how much all peers have trained.
+  /// True if training must end because, as far as we know, the run has reached its budget, time or
+  /// target. Also true if more than a third of the live peers have stopped because the run is
+  /// ending. Called while we train. `in_step` means that the version says how much all peers have
+  /// trained.
   bool is_due(Time now, bool in_step, const Membership& members, Effects& out);
   /// True if more than a third of the live peers have stopped training because the run is ending.
   bool has_ended_for_a_third(const Membership& members) const;

@@ -71,9 +71,9 @@ class Generations {
   /// Requests a new generation after the operation under way, for a reason that only the caller
   /// knows.
   void renew() { rebalance_due_ = true; }
-  /// Returns the peers for which an operation waits in vain. Nullopt means that none is late. An
-  /// empty list means that only data were lost. `waiting` means that we have given our part and
-  /// wait for other peers. `progress` must change with every arrival.
+  /// Returns the peers for which an operation has waited too long. Nullopt means that no peer is
+  /// late. An empty list means that only data were lost. `waiting` means that we have done our part
+  /// of the operation and wait for other peers. `progress` must change with every arrival.
   std::optional<std::vector<PeerId>> find_lost(Time now, bool waiting, std::uint64_t progress,
                                                Effects& out);
   void agree(Time now, const GenerationPlanner& planner, Effects& out) {
@@ -168,7 +168,7 @@ class Generations {
   StragglerDetector stragglers_;
   RebalancePolicy rebalance_;
   RecoveryLog recoveries_;
-  std::vector<PeerId> present_;  ///< Peers that can take part.
+  std::vector<PeerId> present_;  ///< Peers that can be in a generation.
   std::vector<PeerId> order_;    ///< Peers of the newest generation that included us.
   std::uint64_t key_ = 0;
   std::uint64_t count_ = 0;

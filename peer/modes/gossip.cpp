@@ -425,8 +425,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 }
 
 /// Tells the others which chunks we have taken. If we are idle or help another peer, asks which
-/// chunks they have left. If we are idle and only our model has learned some chunks, offers an
-/// exchange.
+/// chunks they have left. If we are idle and some chunks have reached no model except ours, offers
+/// an exchange.
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
@@ -446,8 +446,8 @@ void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) 
   members.report(ledger->is_idle() || ledger->helps(), out);
 }
 
-/// Stops training once the swarm's budget is used up, and follows the mean. Returns true if the
-/// mean has begun and no other work is left.
+/// Stops training once the swarm's budget is used up, and then computes the common mean. Returns
+/// true if the mean has begun and no other work is left.
 bool GossipMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -483,7 +483,7 @@ std::uint64_t GossipMode::leased_steps(Time now, std::uint64_t steps) {
   if (ledger == nullptr) return steps;
   const bool was_idle = ledger->is_idle();
   const auto part = ledger->next(now, finale_.work().chunks_per_second());
-  if (was_idle && part) finale_.work().train(now);  // Idle time does not count in our pace.
+  if (was_idle && part) finale_.work().train(now);  // Our pace does not include idle time.
   return part ? std::min(steps, part->steps) : 0;
 }
 

@@ -1,4 +1,4 @@
-// Downloads of whole models in gossip: for newcomers, and for peers that fell behind.
+// Downloads models in mode `gossip`, for newcomers and for peers that fell behind.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -94,8 +94,7 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
     const SnapshotPtr& own = exchange_.snapshot() ? exchange_.snapshot() : first_model_;
     if (!own) return;  // The job under way will copy our own model.
     const std::span values = std::span(doubtful_->values).first(course_.options().elements);
-    // If only we and the source may take part, there can be no witness, so the review does not
-    // wait.
+    // If no third peer can join the swarm, there can be no witness, so the review does not wait.
     const Time until = members.admits_third(source) ? meets_until_ : now;
     double norm = norm_of(own->values);
     // A model without any steps may be near zero, so its norm says little about trained models. In
@@ -217,7 +216,8 @@ bool GossipMode::may_adopt() {
   return !exchange_.in_flight();
 }
 
-/// Makes the job adopt the download. Returns false if the download is unsound or no longer needed.
+/// Makes the job adopt the download. Returns false if the download contains invalid values or is no
+/// longer needed.
 bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   DownloadedModel model = *std::move(fetched_);
   fetched_.reset();
@@ -235,8 +235,8 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   trigger_.begin_at(model.step);
   if (Ledger* ledger = finale_.work().ledger()) ledger->lose();
   job.add(task::AdoptModel{std::move(model)});
-  // The download has been reviewed, so our first model is no longer needed. The job makes another
-  // copy.
+  // The download has been reviewed, so our first model is no longer needed. The job copies the
+  // model that it adopts.
   first_model_.reset();
   if (course_.phase() == Phase::joining) {
     finale_.work().train(now);

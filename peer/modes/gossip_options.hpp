@@ -29,8 +29,8 @@ struct GossipOptions {
   double alpha = 0.5;  ///< Elastic coefficient; 0.5 averages the pair, 0 switches gossip off.
   /// True if alpha is scaled with the learning rate (like EASGD with a fixed rho).
   bool alpha_with_learning_rate = false;
-  /// Only for a star. If true, the peer with the smallest id is a centre (as in EASGD): it answers
-  /// exchanges, but neither trains nor begins any, unless it is alone.
+  /// Only for a star. If true, the peer with the smallest id is a centre (as in EASGD). Unless it
+  /// is alone, a centre only answers exchanges: it does not train, and it begins no exchange.
   bool centre_rests = false;
   double peak_learning_rate = 0;  ///< The learning rate at which alpha is used unscaled.
   /// If a peer that joins or wakes up is this many periods behind another peer, it downloads a

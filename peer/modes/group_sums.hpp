@@ -35,7 +35,7 @@ class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
 
-  /// Starts a generation whose runs have at most `micro_batches` each.
+  /// Starts a generation in which each run has at most `micro_batches` micro-batches.
   void enter(std::uint64_t generation, std::size_t micro_batches);
   void leave();
   /// Starts a run, and ends all sums of the previous one.

@@ -90,8 +90,8 @@ bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) 
     const std::optional<TargetVerdict>& verdict = all[at].verdict;
     return verdict && verdict->reached && verdict->sitting >= sitting;
   }));
-  // A judge may also measure for the previous sitting, because we may be ahead of all others, and
-  // because a judge that was busy for a whole sitting has missed it.
+  // A judge may also measure for the previous sitting. We may be ahead of all others, or may have
+  // been busy during the whole of that sitting.
   const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();
   const bool is_now = sitting <= sitting_ && sitting + 1 >= sitting_;
   return (is_judge && is_now) || 2 * have_it > judges.size();

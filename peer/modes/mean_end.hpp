@@ -9,9 +9,9 @@
 
 namespace gv {
 
-/// How a replica ends with the mean. The step in the mean's version is beyond the steps of all
-/// peers, so the mean takes precedence over any other model. The replica itself keeps a real number
-/// of steps, from which a later run continues.
+/// How a replica's training ends with the common mean. The step in the mean's version is beyond the
+/// steps of all peers, so the mean takes precedence over any other model. The replica itself keeps
+/// a real number of steps, from which a later run continues.
 struct MeanEnd {
   std::uint64_t version_step = 0;  ///< The step in the mean's version.
   std::uint64_t step = 0;          ///< The replica's own step.
@@ -28,7 +28,8 @@ struct MeanEnd {
 ModelVersion version_of(const RunEnd& end, std::uint64_t version_step);
 
 /// True if a run with the limits `run` has nothing to add to a run that ended as `end` states. This
-/// is so if no limit is higher, or if a limit that ended the earlier run is not higher.
+/// is so if `run` raises none of the earlier limits, or if it does not raise a limit that ended the
+/// earlier run.
 bool is_over_for(const SwarmWorkOptions& run, const RunEnd& end);
 
 }  // namespace gv

@@ -138,8 +138,8 @@ void MixingMode::tick(Time now, Membership& members, Effects& out, std::vector<J
   generations_.move_on(now, !states_.is_fetching(), *this, course_, members, out);
 }
 
-/// Stops training once the swarm's budget is used up, and follows the mean. Returns true if the
-/// mean has begun and no other work is left.
+/// Stops training once the swarm's budget is used up, and then computes the common mean. Returns
+/// true if the mean has begun and no other work is left.
 bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) {
   if (!finale_.is_on()) return false;
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
@@ -184,7 +184,7 @@ void MixingMode::leave(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Ends the generation if newcomers wait or peers are lost, and takes part in ballots.
+/// Ends the generation if newcomers wait or peers are lost, and handles ballots.
 void MixingMode::look_after_generation(Time now, Effects& out) {
   if (generations_.is_rebalance_due(now, course_.phase(), false, out) && !sent_) {
     generations_.end(now, {}, out);
@@ -214,7 +214,8 @@ void MixingMode::refuse(Time now, PeerId peer, Effects& out) {
 }
 
 void MixingMode::begin_generation(Time now, const Generation& generation, Effects& out) {
-  // Messages of the last generation that we have not mixed yet still show what neighbours know.
+  // Messages of the last generation that were not mixed still update our copies of the neighbours'
+  // vectors.
   if (told_ && traits_of(options_.rule).keeps_copies) {
     take_messages(unbounded_staleness, left_over_);
   }
@@ -281,8 +282,8 @@ std::uint64_t MixingMode::steps_at(std::uint64_t step) const {
   return std::min(options_.period, course_.steps() - std::min(course_.steps(), step));
 }
 
-/// The number of steps of the next round that our model has already made, in a round that never
-/// ended.
+/// The number of steps that count towards the next round because our model made them in a round
+/// that never ended.
 std::uint64_t MixingMode::carried_steps() const {
   return is_in_step(options_.rule) ? 0 : std::min(made_, steps_at(step()));
 }

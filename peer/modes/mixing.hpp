@@ -41,9 +41,9 @@ struct MixingCounts {
 /// The next generation begins with the current models, and the round that was under way is not
 /// mixed. Within a generation peers wait only for their neighbours. If rule.staleness is set, they
 /// do not wait for their neighbours' newest rounds. If peers never wait, the steps of a round that
-/// a generation did not finish count towards the first round of the next generation, so a slow peer
+/// a generation did not finish count towards the first round of the next generation. So a slow peer
 /// finishes rounds even in short generations. A resting centre makes a round whenever messages have
-/// come. If the swarm has a common budget, all peers end together with the mean of their models
+/// arrived. If the swarm has a common budget, all peers end together with the mean of their models
 /// (Finale).
 class MixingMode final : public Mode {
  public:
@@ -156,7 +156,8 @@ class MixingMode final : public Mode {
   std::uint64_t made_ = 0;         ///< Steps that our model has made since our last round ended.
   std::optional<std::uint64_t> ends_;  ///< The round that the next job mixes; empty if none.
   std::vector<MixMessage> arrived_;    ///< Messages that the next job mixes.
-  /// Messages of the last generation that the next job still has to mix.
+  /// Messages of the last generation that will not be mixed. The next job only uses them to update
+  /// our copies of the neighbours' vectors.
   std::vector<MixMessage> left_over_;
   /// True if we never sent our messages of the last generation's unfinished round.
   bool unsent_ = false;

@@ -56,7 +56,7 @@ class Mode {
   virtual void lane_lost(Time now, PeerId peer, Effects& out) = 0;
   virtual void lane_refused(Time now, PeerId peer, Effects& out) = 0;
   virtual void peer_gone(Time now, PeerId peer, Effects& out) = 0;
-  /// Called when the node has quarantined its links to that peer for a while.
+  /// Called when the node has quarantined its links to the given peer for a while.
   virtual void refuse(Time, PeerId, Effects&) {}
 
   /// Called when the gradient of this job is final from element `begin` to its end.
@@ -75,7 +75,7 @@ class Mode {
   /// While `held`, this peer must not begin the common end of the run.
   virtual void hold_end(bool /*held*/) {}
   /// Called when another mode is about to replace this one. No further steps and no further work
-  /// with other peers begin, but the work under way still ends. Not for a pipeline.
+  /// with other peers begin, but the work under way still ends. Never called for a pipeline.
   virtual void wind_down(Time, Effects&) {}
   /// True once the work under way has ended and the replica has forgotten the state of this mode.
   virtual bool has_wound_down() const { return false; }
@@ -87,7 +87,7 @@ class Mode {
   /// The newest settings to which all peers have switched, which the caller keeps for a restart;
   /// null if this mode cannot switch.
   virtual const SettingsRevision* revision() const { return nullptr; }
-  /// The number of the newest settings revision that we have heard of; 0 if none.
+  /// The number of the newest settings revision that we know; 0 if none.
   virtual std::uint64_t revision_heard() const { return 0; }
 
   /// Begins no new work with other peers. The last job saves a checkpoint, and then the course
@@ -130,11 +130,11 @@ class Mode {
 std::string name_of(PeerId peer, const Membership& members);
 std::vector<std::string> names_of(const std::vector<PeerId>& peers, const Membership& members);
 
-/// A pointer to a mode that keeps the mode's type.
+/// A pointer to a mode, with the mode's own class as its type.
 using AnyMode =
     std::variant<const GossipMode*, const AllReduceMode*, const PipelineMode*, const MixingMode*>;
 
-/// A mode, and a pointer to it that keeps its type.
+/// A mode, and a pointer to it that has the mode's own class as its type.
 struct MadeMode {
   std::unique_ptr<Mode> mode;
   AnyMode as;

@@ -55,8 +55,8 @@ struct ModeReport {
   std::vector<std::string> details;  ///< Extra lines in the table that `status` prints.
   /// Samples in one step; if empty, the peer's batch.
   std::optional<double> samples_per_step;
-  /// The fraction of a step's work that this peer does. Scaled by it, the peers' rates add up to
-  /// the swarm's rate.
+  /// The fraction of a step's work that this peer does. The sum of all peers' rates, each
+  /// multiplied by its peer's fraction, is the swarm's rate.
   double share_of_work = 1;
 };
 

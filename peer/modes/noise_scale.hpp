@@ -10,11 +10,11 @@
 namespace gv {
 
 /// Estimates the gradient noise scale tr(S) / |G|^2 (McCandlish et al. 2018, B_simple). S is the
-/// covariance of one sample's gradient, and G is the gradient of the whole loss. The expected
-/// square of a mean gradient over b samples is |G|^2 + tr(S) / b. A peer's own gradient and the
-/// mean gradient of all peers differ in b, so they give two equations. Both unknowns are averaged
-/// over about fifty steps before one is divided by the other, because a mean of quotients would be
-/// biased. Pure.
+/// covariance of one sample's gradient, and G is the gradient of the loss over all data. The
+/// expected square of a mean gradient over b samples is |G|^2 + tr(S) / b. A peer's own gradient
+/// and the mean gradient of all peers differ in b, so they give two equations. Both unknowns are
+/// averaged over about fifty steps before one is divided by the other, because a mean of quotients
+/// would be biased. Pure.
 class NoiseScale {
  public:
   /// Adds the squared lengths of one step's gradients.

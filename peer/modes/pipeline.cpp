@@ -128,9 +128,9 @@ void PipelineMode::follow_pins(const Membership& members) {
   planner_.pin(std::move(pins));
 }
 
-/// Takes part in ballots and continues runs. Returns false if this has ended the generation; then
-/// call again, because the next ballot may be due at once. An early pass can be unsound, but hardly
-/// twice in a row, so few calls are enough.
+/// Handles ballots and continues runs. Returns false if this has ended the generation. The caller
+/// must then call this function again, because a ballot may be due immediately. An early pass can
+/// have invalid values and end the generation, but hardly twice in a row, so few calls are enough.
 bool PipelineMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   end_handing_over(now, out);
@@ -142,7 +142,7 @@ bool PipelineMode::follow_generation(Time now, Effects& out) {
   return !is_in_one || generations_.current() != nullptr;
 }
 
-/// Ends the generation if a better one is due or peers are lost, and takes part in ballots.
+/// Ends the generation if a better one is due or peers are lost, and handles ballots.
 void PipelineMode::look_after_generation(Time now, Effects& out) {
   const bool between_runs = !preparing_ && !run_.is_begun() && !complete_;
   if (generations_.is_rebalance_due(now, course_.phase(), true, out) && between_runs) {
@@ -477,7 +477,8 @@ void PipelineMode::receive_block(Time now, PeerId from, const Block& block, Effe
     default:
       return;  // The block belongs to another mode.
   }
-  // The block may belong to a generation about which its sender learned before us.
+  // The sender may already be in a new generation that we have not entered yet. In that case, the
+  // block may belong to that generation.
   const std::uint64_t next = key_of(generations_.agreement().promised());
   if (generations_.is_in_one() || block.id.session != next) return;
   if (std::exchange(early_of_, next) != next) early_.take();

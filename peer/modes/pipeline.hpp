@@ -42,8 +42,8 @@ struct PipelineCounts {
 /// ballots, as in mode `allreduce`. An update is made only when every peer has reported that its
 /// part of the run is complete. So if any peer has finished a run, all live peers can finish it,
 /// and any other run can be given up without a trace. If a stage is lost with all its carriers, all
-/// peers roll back to the newest copies of all stages. If the run's time is over or its target is
-/// reached, training ends with a version that a ballot chooses.
+/// peers roll back to the newest copies of all stages. If the time of the training run is over or
+/// its target is reached, training ends with a version that a ballot chooses.
 ///
 /// With a target accuracy, some pipeline runs begin with a test: micro-batches of test samples go
 /// forward through all stages, and each carrier of the last stage votes on the samples that it has

@@ -83,9 +83,9 @@ void PipelineMode::plan_copies(const ModelVersion& version) {
 }
 
 /// Returns the peer that keeps copies of a part; nullopt if every peer carries the part. For a
-/// stage, this is the first carrier of the next stage that does not carry this one, or else the
-/// first peer that does not carry it. For a slice, it is the next peer without the slice, so that
-/// every peer keeps about as many slices as it carries.
+/// stage, the keeper is the first carrier of the next stage that does not also carry the stage
+/// itself. If there is none, it is the first peer that does not carry the stage. For a slice, it is
+/// the next peer without the slice, so that every peer keeps about as many slices as it carries.
 std::optional<PeerId> PipelineMode::keeper_of(std::uint32_t part) const {
   const auto& carriers = run_.holders()[part];
   const auto carries = [&](std::uint32_t rank) {

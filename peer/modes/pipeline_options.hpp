@@ -85,7 +85,7 @@ struct PipelineOptions {
   MixRule rule;            ///< For mixing: the rule, as returned by in_runs().
   std::uint64_t mix_every = 1;   ///< For gossip and mixing: runs from one averaging to the next.
   std::uint64_t copy_every = 8;  ///< Runs from one copy for neighbours to the next; 0: no copies.
-  /// The version of the parts `resumed_parts`, which a resumed peer has.
+  /// The version at which a resumed peer has the parts in `resumed_parts`.
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;  ///< Older copies that a resumed peer has.

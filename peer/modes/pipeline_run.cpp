@@ -183,7 +183,8 @@ std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
   std::vector<std::uint32_t> members = replicas_[stage];
   if (options_.consensus == StageConsensus::allreduce) return members;
   if (options_.consensus == StageConsensus::mixing) return {static_cast<std::uint32_t>(rank_)};
-  // Draw a random order for this run. Each pair of neighbours in it is one pair of the matching.
+  // Draw a random order for this run. The first two peers in that order form a pair, the next two
+  // form another, and so on.
   Rng(run_seed_).fork("pairs").fork(operation_).fork(stage).shuffle(std::span(members));
   const auto own = std::ranges::find(members, rank_) - members.begin();
   const auto first = static_cast<std::size_t>(own) / 2 * 2;
@@ -372,8 +373,8 @@ std::vector<MixMessage> PipelineRun::take_round(const StageSum& sum) {
   return messages;
 }
 
-/// Begins the sums whose values are ready: of gradients once all are computed, of parameters once
-/// they are copied.
+/// Begins the sums whose values are ready. Gradients are ready once all of them are computed, and
+/// parameters once they are copied.
 void PipelineRun::begin_sums(Effects& out) {
   const bool computed = is_list_done() && computing_ == 0;
   for (StageSum& sum : sums_) {
@@ -578,7 +579,8 @@ bool PipelineRun::receive_pass(PeerId from, const Block& block) {
   }
   const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
   if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  // If we used these values, our own would become unsound too, and other peers would blame us.
+  // If we used these values, our own results would become invalid too, and other peers would blame
+  // us.
   if (incoming.blocks.is_whole() && !(largest_magnitude(*incoming.values) <= largest_gradient)) {
     unsound_pass_ = from;
     incoming_.erase(name);

@@ -50,7 +50,7 @@ class PipelineRun {
   /// Returns the next task; nullopt while its input is missing. Tasks must be done in the order in
   /// which they are returned.
   std::optional<Job::Task> next();
-  /// True once, if next() has just returned our last pass of the test in the last stage.
+  /// True once, after next() has returned our last test pass in the last stage.
   bool take_tested() { return std::exchange(is_tested_, false); }
   /// Call when the job with the oldest task that next() has returned is done.
   void done(const Job& job, Effects& out);
@@ -251,7 +251,7 @@ class PipelineRun {
   EarlyBlocks held_;                         ///< Early blocks for the sums of the next run.
   std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
   std::uint64_t progress_ = 0;
-  std::optional<PeerId> unsound_pass_;  ///< The sender of a result with unsound values.
+  std::optional<PeerId> unsound_pass_;  ///< The sender of a result with invalid values.
   std::uint64_t bytes_sent_ = 0;
 };
 

@@ -27,7 +27,8 @@ void PipelineRun::begin_test() {
   for (const auto& route : test_routes_) tests_left_ += route.back() == worker_;
 }
 
-/// Records when the last of our test passes in the last stage has been returned.
+/// Notes the end of our part of a test: the last of our test passes through the last stage has been
+/// handed to a job.
 void PipelineRun::give_out_test(const PipelineInstruction& what) {
   const bool is_end = what.action == PipelineAction::forward &&
                       what.stage + 1 == options_.stages.size() && tests_left_ > 0;
@@ -46,9 +47,9 @@ std::size_t PipelineRun::size_of(const PassName& name) const {
   return is_test(name.micro_batch) ? 1 : options_.stages[name.stage + 1].backward;
 }
 
-/// False if we already keep as many test results as honest neighbours can have sent ahead of the
-/// answers. For each of our stages and each direction, that is a window of micro-batches, plus one
-/// for each group.
+/// False if we already keep as many values of test passes as honest neighbours can send before they
+/// must wait for answers. For each of our stages and each direction, this limit is one window of
+/// micro-batches, plus one micro-batch for each group.
 bool PipelineRun::may_keep(const PassName& name) const {
   if (!is_test(name.micro_batch)) return true;
   const auto kept = std::ranges::count_if(
@@ -59,8 +60,8 @@ bool PipelineRun::may_keep(const PassName& name) const {
 
 // ---- In the mode ----
 
-/// True if the run that is about to begin must first test the model: the previous run crossed a
-/// multiple of the number of samples between two sittings.
+/// True if the run that is about to begin must first test the model, because the previous run
+/// crossed a multiple of the number of samples between two sittings of the judges.
 bool PipelineMode::is_test_due() const {
   const TargetOptions& target = course_.options().work.target;
   if (!work_.is_on() || target.value <= 0 || options_.test_samples == 0) return false;
@@ -69,7 +70,7 @@ bool PipelineMode::is_test_due() const {
   return sitting() > (samples - std::min(samples, of_run)) / target.every;
 }
 
-/// The number of the newest sitting that our version has reached.
+/// The number of the judges' newest sitting that our version has reached.
 std::uint64_t PipelineMode::sitting() const {
   return generations_.agreement().version().samples / course_.options().work.target.every;
 }

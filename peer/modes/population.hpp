@@ -39,7 +39,7 @@ std::size_t selected_of(Selection selection, std::size_t peers);
 
 /// True if a peer with the loss `own` should copy a peer with the loss `other`. `losses` contains
 /// both. `own` must be in the worst part of `losses` and `other` in the best part, and `other` must
-/// be smaller. So peers with equal losses never copy each other.
+/// be smaller than `own`. So peers with equal losses never copy each other.
 bool is_worth_copying(std::span<const float> losses, float own, float other,
                       Selection selection = Selection::truncation);
 
@@ -49,7 +49,7 @@ bool is_worth_copying(std::span<const float> losses, float own, float other,
 /// After every `every_steps` steps, a peer validates its model, draws a partner, and downloads the
 /// partner's replica if that is worthwhile. When the download is complete, the peer takes over the
 /// replica. It then changes the hyper-parameters slightly, except in halving. If the partner is
-/// lost before that, nothing changes.
+/// lost during the download, nothing changes.
 class Population {
  public:
   Population(const PopulationOptions& options, const Rng& rng);

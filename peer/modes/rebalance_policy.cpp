@@ -1,4 +1,4 @@
-// Checks for reasons to renew a generation, and for how long each reason must last.
+// Checks for reasons to renew a generation, and whether each reason has lasted long enough.
 #include "peer/modes/rebalance_policy.hpp"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 /// measured by then.
 constexpr std::uint64_t first_ballot = 16;
 /// The work has become slower if `slow_operations_max` operations in a row each take more than
-/// `slow_factor` times as long as usual. That is no coincidence.
+/// `slow_factor` times as long as usual. A series of this length is no coincidence.
 constexpr double slow_factor = 1.5;
 constexpr int slow_operations_max = 16;
-/// Newcomers are collected for this time, so that they are admitted together.
+/// Newcomers are collected for this long, so that they are admitted together.
 constexpr Duration gathering = std::chrono::milliseconds(300);
 /// Lost peers are asked at this interval whether they are back.
 constexpr Duration knock_every = std::chrono::seconds(1);

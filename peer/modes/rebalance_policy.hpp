@@ -55,7 +55,7 @@ class RebalancePolicy {
   std::vector<PeerId> measured_peers_;
   std::uint64_t ballot_after_ = 0;  ///< A ballot is due after this many counted operations.
   std::uint64_t counted_from_ = 0;  ///< Counting began after this many operations.
-  /// Coming operations that are not measured because probes slow them down.
+  /// Number of coming operations that are not measured, because probes slow them down.
   std::uint64_t measuring_ = 0;
   Time done_at_{};            ///< When the newest operation ended.
   double usual_seconds_ = 0;  ///< Duration of a normal operation in seconds; 0 if it is not known.

@@ -40,7 +40,7 @@ bool do_all_meet(const Answers& answers) {
 }  // namespace
 
 /// Returns the order and algorithm of the last generation, if it had the same peers. Otherwise
-/// returns the order by id, and an algorithm chosen by assumptions about links. Measurements
+/// returns the order by id, and an algorithm chosen from assumptions about links. Measurements
 /// replace both if they promise an improvement.
 ReduceChoice ReplicaPlanner::choice(const Answers& answers, const Generation* last) const {
   LinkTable links;

@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// Plans for peers that each take part with a whole model, or first download the newest one.
+/// Makes plans for peers that each have a whole model, or that first download the newest one.
 class ReplicaPlanner final : public GenerationPlanner {
  public:
   struct Options {
@@ -43,11 +43,11 @@ class ReplicaPlanner final : public GenerationPlanner {
   void set_operation_seconds(double seconds) { operation_seconds_ = seconds; }
   /// Sets the step from which versions are final, because the run is over for peers that have them.
   /// A plan takes the newest final version that more than a third of all peers have, if there is
-  /// one. If more than a third have our version, only a newer version that as many peers have may
-  /// replace it; otherwise any newer one may. So no hostile peer can replace the others' model by
-  /// one that only it has, and peers that ended in small groups agree on one model. A peer whose
-  /// run is not over accepts a version older than its own only if more than a third have that
-  /// version.
+  /// one. If more than a third have our version, it may be replaced only by a newer version that
+  /// more than a third have as well; otherwise any newer version may replace it. So no hostile peer
+  /// can replace the others' model by a model that no other peer has, and peers that ended in small
+  /// groups agree on one model. A peer whose run is not over accepts a version older than its own
+  /// only if more than a third have that version.
   void set_final_step(std::uint64_t step) { final_step_ = step; }
   /// Notes that at least `peers` peers, including ourselves, have our version.
   void note_sharers(const ModelVersion& own, std::size_t peers);

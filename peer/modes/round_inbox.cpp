@@ -10,12 +10,13 @@
 namespace gv {
 namespace {
 
-/// The number of generations that may begin next, because ballots about them are under way.
-/// Messages of older generations are dropped.
+/// Incomplete messages are held for at most this many generations: the present one, and those that
+/// may follow because ballots about them are under way. If there are more, the messages of the
+/// oldest generation other than the present one are dropped.
 constexpr std::size_t keys_kept = 3;
 
 /// If rounds are never closed, this many taken messages of each peer are remembered. A delayed
-/// block is overtaken by fewer messages than that.
+/// block is overtaken by fewer messages than this.
 constexpr std::size_t taken_kept = 64;
 
 }  // namespace

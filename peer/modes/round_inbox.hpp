@@ -36,9 +36,9 @@ class RoundInbox {
   RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
   /// Enters the generation with this key, and drops messages of other generations. `keeps_newest`
-  /// means that peers do not wait for each other, so one may be far ahead. If a peer then sends too
-  /// many messages, each new one replaces the oldest; without `keeps_newest` the new one is
-  /// dropped.
+  /// means that peers do not wait for each other, so a peer may be far ahead of us. If it then
+  /// sends too many messages, each new one replaces the oldest; without `keeps_newest` the new one
+  /// is dropped.
   void enter(std::uint64_t key, bool keeps_newest = false);
 
   /// Takes a block of a message of the current generation or of one that may begin. Returns false
@@ -98,7 +98,7 @@ class RoundInbox {
   /// Complete messages. A message that was taken leaves null in its place.
   std::map<Name, std::shared_ptr<const std::vector<std::byte>>> whole_;
   std::uint64_t open_from_ = 0;  ///< All rounds before this one are closed for all peers.
-  /// For each peer, the round before which its rounds are closed.
+  /// For each peer, the first of its rounds that is not closed.
   std::map<PeerId, std::uint64_t> open_from_each_;
   std::uint64_t received_ = 0;
   std::uint64_t dropped_ = 0;

@@ -18,10 +18,10 @@ namespace gv {
 /// A hostile peer can send different data to each replica of a stage. The replicas' states then
 /// differ, no download is confirmed, and no generation with a newcomer reaches its first run. So
 /// after such a generation, if some peer lacks a part, the peers that have the part tell each other
-/// its fingerprint (ModelAudit). A peer whose fingerprint differs from most gives up its state and
-/// downloads the majority's state or, if the largest groups are equal in size, that of the lowest
-/// rank. An audit costs a copy of the part at each of these peers. It sends messages only after a
-/// generation without a run. Pure.
+/// its fingerprint (ModelAudit). A peer whose fingerprint differs from most others gives up its
+/// state and downloads the majority's state or, if the largest groups are equal in size, that of
+/// the lowest rank. An audit costs a copy of the part at each of these peers. Messages are sent
+/// only after a generation without a run. Pure.
 class StageAudit {
  public:
   explicit StageAudit(PeerId self) : self_(self) {}

@@ -1,4 +1,4 @@
-// Makes plans from answers, and checks that a plan's assignments form a whole pipeline.
+// Makes plans from answers, and checks that a plan's assignments form a complete pipeline.
 #include "peer/modes/stage_planner.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace gv {
 namespace {
 
-/// The share in a plan that stands for the speed of the fastest peer.
+/// The share that a plan gives to the fastest peer. The other shares are in proportion to it.
 constexpr std::uint32_t share_max = 1000;
 
 std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& parts) {
@@ -19,7 +19,7 @@ std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& part
 }
 
 /// Returns the cost of the link between two peers, as reported by the peer that finds it slower.
-/// Returns an assumption if neither reports the link.
+/// Returns the assumed cost of a network link if neither peer reports the link.
 SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
   LinkCost slowest;
   for (const auto& cost : {links.find(a, b), links.find(b, a)}) {

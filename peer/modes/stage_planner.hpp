@@ -14,7 +14,7 @@
 
 namespace gv {
 
-/// Plans for peers that each have some stages of one model and may lack others.
+/// Makes plans for peers that each have some stages of one model and may lack others.
 class StagePlanner final : public GenerationPlanner {
  public:
   /// `stage_seconds` are the seconds that a micro-batch takes in each stage; only their ratios
@@ -25,7 +25,7 @@ class StagePlanner final : public GenerationPlanner {
   /// peers plan, because each peer has its own list of names.
   void pin(std::map<PeerId, std::uint32_t> pins) { options_.pins = std::move(pins); }
 
-  /// Sets the newest version that we believe if only few peers report it. If another peer's
+  /// Sets the newest version that we believe even if only a few peers report it. If another peer's
   /// generation begins at a version with more steps or samples, we begin the generation only if it
   /// states that more than a third of all peers have that version or a part of it. Our own plans
   /// use such a version only if no other version is complete. With nullopt we believe any version.

@@ -131,12 +131,12 @@ void StageStates::tell(std::uint32_t stage, Effects& out) {
 
 /// Returns how many floats, from the beginning of a stage's state, other carriers confirm. If bits
 /// may differ, only parameters are compared, because the optimiser's state says little about the
-/// distance of two models.
+/// distance between two models.
 std::size_t StageStates::compared(std::uint32_t stage) const {
   return is_common_ ? sizes_[stage].state : sizes_[stage].parameters;
 }
 
-/// Makes a download of the stage's state that has received nothing yet.
+/// Returns a new download of the stage's state.
 auto StageStates::begun(std::uint32_t stage) -> Fetched {
   const ReviewedDownload::Options options{
       .download = generation_download(layout_hash_, sizes_[stage].state, stage),

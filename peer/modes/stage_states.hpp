@@ -86,7 +86,7 @@ class StageStates {
   /// Returns those of our stages whose states differ from most other carriers' states, so that we
   /// have to download them. Returns each stage once.
   std::vector<std::uint32_t> take_odd() { return audit_.take_odd(); }
-  /// Call when the peer has received all states that we owed it.
+  /// Call when the peer has received all states that it needed from us.
   void taken_over(PeerId peer);
   bool owes() const { return !owed_.empty(); }
 
@@ -103,8 +103,8 @@ class StageStates {
   /// must be of an existing part, and must come from that part's first carrier. Returns false if
   /// the block is not useful now.
   bool receive(Time now, PeerId from, const Block& block, Effects& out);
-  /// Repeats requests where needed. Returns a source, if any, that has stopped sending or whose
-  /// copy is not finite.
+  /// Repeats requests where needed. Returns a source, if any, that has stopped sending, or whose
+  /// copy contains values that are not finite.
   std::optional<PeerId> tick(Time now, Effects& out);
   Time deadline() const;
   std::uint64_t progress() const { return progress_; }
@@ -163,7 +163,7 @@ class StageStates {
   /// Incomplete downloads from generations that have ended.
   std::map<std::uint32_t, Fetched> partial_;
   std::map<std::uint32_t, std::vector<PeerId>> holders_;  ///< For each stage, the carriers that
-                                                          ///< have it.
+                                                          ///< have its state.
   /// Pairs of a stage and a carrier that lacks its state.
   std::set<std::pair<std::uint32_t, PeerId>> lacking_;
   StateServer server_;

@@ -31,9 +31,9 @@ struct ArrivedState {
   PeerId from{};
   bool has_witness = false;  ///< True if another peer has confirmed the state.
 
-  /// The largest norm of the state's parameters that we accept, as a multiple of the norm of ours;
-  /// 0 accepts any. A state that no other peer has confirmed may be forged. Models that begin with
-  /// zeros grow fast, so only absurd norms are refused.
+  /// The largest norm of the state's parameters that we accept, as a multiple of the norm of our
+  /// own parameters; 0 means no limit. A state that no other peer has confirmed may be forged.
+  /// Models that begin with zeros grow fast, so only absurd norms are refused.
   double norm_cap() const { return has_witness ? 0 : 1000; }
 };
 
@@ -41,7 +41,7 @@ struct ArrivedState {
 /// generation's order.
 std::vector<PeerId> holders_of(const Generation& generation, PeerId self);
 
-/// Follows both ends of the transfer of a state. The generation determines which peer sends the
+/// Handles both ends of the transfer of a state. The generation determines which peer sends the
 /// state to which. A peer that lacks the state requests it, and then asks the other peers that have
 /// it for confirmation. If they do not confirm what has arrived, the peer requests the state from
 /// one of them. If the source dies, the next generation may name another source, and the transfer
@@ -58,8 +58,8 @@ class StateTransfer {
 
   StateTransfer(PeerId self, const Options& options, const Rng& draws);
 
-  /// Call when the generation has begun and `source` has to send us its state. `is_common` means
-  /// that all peers with the generation's version have the same bits.
+  /// Call when the generation has begun and `source` has to send us the generation's state.
+  /// `is_common` means that all peers with the generation's version have the same bits.
   void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
   /// Call when the generation has begun and we already have its state.
   void need_nothing() { incoming_.reset(); }
@@ -77,7 +77,7 @@ class StateTransfer {
   /// Returns the state once, when it is complete.
   std::optional<ArrivedState> take();
 
-  /// True if we have the state of that generation, and `from` is one of the peers that lack it.
+  /// True if we have the generation's state, and `from` is one of the peers that lack it.
   bool may_ask(const Generation& generation, PeerId from, const TransferId& request) const;
   /// Notes that we have to send the peer the state, or a sketch of it.
   void owe(Time now, PeerId to, const StateRequest& request, Effects& out) {

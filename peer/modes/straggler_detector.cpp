@@ -69,8 +69,8 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     silent_.erase(self_);
     check_again_at_ = now;
   }
-  if (now >= check_again_at_) {  // Ask again, because messages may be lost, but a live peer
-                                 // receives one of several.
+  if (now >= check_again_at_) {  // Ask again, because a message may be lost. A live peer receives
+                                 // at least one of several.
     check_again_at_ = now + answers_within(patience) / questions;
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }

@@ -17,10 +17,10 @@ namespace {
 constexpr double memory_s = 10;
 /// If a peer's last report is older than this, we no longer assume that the peer continues.
 constexpr Duration goes_on_for = std::chrono::seconds(10);
-/// Another peer's mean pace counts once we have known the peer for this time.
+/// Another peer's mean pace counts once we have known the peer for this long.
 constexpr Duration known_for = std::chrono::seconds(10);
-/// Peers say hello during this time after our start. Until it has passed, we do not believe the few
-/// peers that came first.
+/// Peers say hello during this time after our start. Until it has passed, we do not rely on the
+/// reports of the first few peers.
 constexpr Duration meeting = std::chrono::seconds(2);
 /// If a total is above ours by more than this many seconds of work, reports under way cannot
 /// explain the difference.
@@ -28,13 +28,13 @@ constexpr double behind_s = 10;
 /// We believe that a peer's count grows at most this many times as fast as the fastest measured
 /// pace.
 constexpr double faster_max = 4;
-/// The interval at which we compare the reported times. In between, the time advances with our own
-/// clock.
+/// The interval at which we compare the training times that peers report. In between, the time
+/// advances with our own clock.
 constexpr Duration clock_heard_every = std::chrono::seconds(1);
 /// If the number of all samples is unknown, a shard counts as at most this many times the median
 /// size.
 constexpr std::uint64_t larger_max = 16;
-/// The weight of the newest force in the running mean of delays.
+/// The weight of the newest force's delay in the running mean of delays.
 constexpr double newest_force = 0.1;
 /// The largest number of announcements that all peers together make while a budget is used up.
 constexpr std::uint64_t announcements = 100;
@@ -155,7 +155,7 @@ void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !member.progress.work->ledger) return;
     const Other& other = *find(member.id);
-    // A peer in a later phase trains no more.
+    // A peer in a later phase no longer trains.
     const Phase phase = member.progress.phase;
     reports.push_back(
         {.peer = member.id,
@@ -243,8 +243,8 @@ void SwarmWork::add_up() {
     if (pace > 0) {
       sums_.data += static_cast<double>(other.data);
     } else if (heard_ - other.first < known_for) {
-      // The pace is not known yet. If this takes too long, we assume that the peer trains no
-      // samples.
+      // The pace is not known yet. If it stays unknown for too long, we assume that the peer does
+      // not train.
       sums_.is_known = false;
     }
   }
@@ -315,7 +315,7 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
     const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
-    // A report is extrapolated only for a short time, so that a jump of our clock does not make
+    // A report is extrapolated only for a short time, so that a jump in our clock does not make
     // every peer's time jump.
     const bool trains = member.progress.phase == Phase::training;
     const Duration since = trains ? std::min(now - clock.heard, clock_heard_every) : Duration{};

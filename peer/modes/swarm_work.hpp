@@ -223,7 +223,8 @@ class SwarmWork {
   Time began_{};
   std::optional<Time> trains_since_;  ///< When we, or the peers that we joined, began to train.
   Duration clock_{};                  ///< How long the swarm has trained, as of `clock_heard_`.
-  Duration ran_{};                    ///< How long the swarm has trained, as of follow_clock().
+  Duration ran_{};                    ///< How long the swarm had trained at the last
+                                      ///< follow_clock().
   std::map<PeerId, Clock> clocks_;    ///< The newest claim of each live peer.
   Time clock_heard_{};
   Time counted_{};

@@ -173,8 +173,8 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   report.details.push_back(std::move(text));
 }
 
-/// Adds a line about the factor on our updates and one about late forces. If they cost accuracy,
-/// the lines advise what to do.
+/// Adds a line about the factor on our updates and one about late forces. If a limited factor or
+/// late forces cost accuracy, the line says what to do.
 void SwarmWork::add_factor(ModeReport& report) const {
   const double wanted = factor_wanted();
   report.details.push_back(

@@ -1,4 +1,4 @@
-// Ballots about switches, and when to call one.
+// Holds ballots about switches, and decides when to call one.
 #include "peer/modes/switch_council.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr Duration tells_after_min = std::chrono::seconds(1);
 constexpr Duration tells_after_max = std::chrono::seconds(60);
 
-/// Shortest time that peers get to answer a council. Ballots within a mode allow less.
+/// Shortest time that peers get to answer a council. Ballots within a mode allow less time.
 constexpr Duration patience = std::chrono::milliseconds(500);
 
 /// The ballot numbers of one mode differ only in this many low bits. The next `text_bits` bits are
@@ -166,7 +166,7 @@ void SwitchCouncil::follow(Time now, const Standing& own, const Membership& memb
 
 /// Calls a council. The other peers know nothing of the first council, so we propose at once
 /// instead of waiting for our turn. A later council ends the generation of the previous one, so all
-/// peers hear of it.
+/// peers learn of it.
 void SwitchCouncil::call(Time now, Effects& out) {
   std::vector<PeerId> before;
   if (!std::exchange(has_met_, true)) {

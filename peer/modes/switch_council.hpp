@@ -21,11 +21,12 @@ namespace gv {
 /// Ballots about switches have this number or a larger one. Ballots about the common mean at the
 /// end of a run begin above them (first_ballot_of_mean).
 inline constexpr std::uint64_t first_ballot_of_council = std::uint64_t{1} << 60;
-/// Ballots about the mean of a switch have this number or a larger one, below those of councils.
+/// Ballots about the mean of a switch have this number or a larger one, but smaller numbers than
+/// those of councils.
 inline constexpr std::uint64_t first_ballot_of_meetings = std::uint64_t{1} << 59;
-/// The most switches of the mode in one run. A newcomer accepts revision numbers up to 2^32, and a
-/// run folder and mode `mixing` shift the number of a switch left by 16 bits, so the number must
-/// fit into the other 16.
+/// The largest number of mode switches in one run. A newcomer accepts revision numbers up to 2^32,
+/// and a run folder and mode `mixing` shift the number of a switch left by 16 bits, so the number
+/// must fit into the remaining 16 of 32 bits.
 inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 
 /// Consecutive numbers of ballots. Peers ignore ballots outside their range, so peers with
@@ -78,14 +79,15 @@ class SwitchPlanner final : public GenerationPlanner {
 };
 
 /// Decides by ballots when all peers switch to other settings, and tells the settings to peers that
-/// come later. A peer that has answered must not end its run before the decision is known
+/// arrive later. A peer that has answered must not end its run before the decision is known
 /// (is_deciding). Until a peer first asks for a switch, no message is sent. Pure.
 class SwitchCouncil {
  public:
-  /// One peer's report of itself.
+  /// One peer's report about itself.
   struct Standing {
     std::uint64_t step = 0;
-    std::uint64_t samples = 0;  ///< Samples trained by all peers, as far as this peer knows.
+    std::uint64_t samples = 0;  ///< Samples that all peers have trained on, as far as this peer
+                                ///< knows.
     bool ends = false;          ///< True if this peer's training is over, or about to end.
   };
   struct Decision {
@@ -94,7 +96,7 @@ class SwitchCouncil {
     bool is_late = false;  ///< True if others already use the settings, so there is no common mean
                            ///< to wait for.
     std::uint64_t step = 0;     ///< The step at which all continue.
-    std::uint64_t samples = 0;  ///< Samples that all peers have trained by that step.
+    std::uint64_t samples = 0;  ///< Samples that all peers have trained on by that step.
   };
 
   /// The ballots about the mean with which a switch begins. Peers whose councils decided on

@@ -89,7 +89,7 @@ void SwitchableMode::start(Time now, std::uint64_t step, bool joins_others) {
   made_.mode->start(now, step, joins_others);
 }
 
-/// True if we vote about switches. A peer that is leaving does not vote.
+/// True if we vote on switches. A peer that is leaving does not vote.
 bool SwitchableMode::takes_part() const {
   return options_.read_switch && course().is_running() && !course().is_leaving();
 }
@@ -415,8 +415,8 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
                       .lineage = std::min<std::uint64_t>(models, 0xffff) << lineage_bits |
                                  mean.lineage >> (64 - lineage_bits)};
   } else if (step > 0) {
-    // The others' model replaces ours. We lose all that we have learnt since they began the new
-    // mode.
+    // The others' model replaces ours. We lose everything that we have learnt since they began the
+    // new mode.
     course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
   }
   if (next.mode != ModeKind::allreduce)

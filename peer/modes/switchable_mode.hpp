@@ -13,7 +13,7 @@
 
 namespace gv {
 
-/// The number of low bits in a revision's number. They count the algorithms of one mode; the higher
+/// The number of low bits in a revision's number that count the algorithms of one mode. The higher
 /// bits count switches of the mode.
 inline constexpr int algorithm_bits = 16;
 

@@ -22,8 +22,8 @@ class VectorPool {
   /// Floats in every vector.
   std::size_t size() const { return size_; }
 
-  /// Returns a vector that only the caller and the pool hold. A caller that shares it with another
-  /// thread must hold it until that thread has reported that it is done.
+  /// Returns a vector that only the caller and the pool hold. A caller that shares the vector with
+  /// another thread must hold the vector until that thread reports that it has finished.
   Vector blank() {
     for (const Vector& vector : vectors_) {
       if (vector.use_count() == 1) return vector;

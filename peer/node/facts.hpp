@@ -18,7 +18,7 @@ namespace gv {
 
 /// The texts of one type of fact.
 struct FactInfo {
-  std::string_view name;  ///< Stable, snake_case: "event" in events.jsonl.
+  std::string_view name;  ///< Never changes. In snake case; the value of "event" in events.jsonl.
   /// What happened. `{peer}`, `{reason}`, `{detail}` and the names of numbers are placeholders.
   std::string_view sentence;
   std::string_view meaning;  ///< What the fact says about the run; may be empty.
@@ -32,7 +32,8 @@ struct FactText {
   Reason reason = Reason::none;  ///< Set if something was refused, dropped or given up.
   std::string detail;            ///< A sentence fragment; may be empty.
   std::string remedy;            ///< The remedy for this fact, or else for its type.
-  std::vector<std::pair<std::string_view, double>> numbers;  ///< Names include units.
+  std::vector<std::pair<std::string_view, double>> numbers;  ///< Pairs of a name, which includes
+                                                             ///< the unit, and a value.
 };
 
 FactText describe(const Fact& fact);

@@ -61,7 +61,7 @@ bool is_whole(float value, double most) {
 
 Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread,
                                       std::uint64_t run_seed, std::uint64_t peer) {
-  if (spread == 1) return from;  // Keeps the value exactly, to the bit.
+  if (spread == 1) return from;  // Keeps every value exactly.
   Rng rng = Rng(run_seed).fork("hyperparameters").fork(peer);
   const auto factor = [&] { return std::pow(spread, 2 * rng.uniform() - 1); };
   const double rate_factor = factor();

@@ -86,7 +86,7 @@ struct RunEnd {
 
 /// A checkpoint's note about the work of the whole swarm.
 struct SwarmNote {
-  std::uint64_t samples = 0;          ///< Samples trained by all peers; 0: not known.
+  std::uint64_t samples = 0;          ///< Samples that all peers have trained on; 0: not known.
   Duration ran{};                     ///< How long the swarm has trained.
   std::optional<LedgerEntry> ledger;  ///< The peer's own ledger entry, if data are leased.
   std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
@@ -125,8 +125,7 @@ struct ApplyUpdate {
   std::shared_ptr<const Floats> values;
   CompressionPlan plan;           ///< The encoding of `values`.
   std::size_t samples = 0;        ///< Samples of all peers in the update; 0: unknown.
-  std::uint64_t local_steps = 0;  ///< If not 0, this is an outer step that ends this many local
-                                  ///< steps.
+  std::uint64_t local_steps = 0;  ///< If not 0, this is the outer step after this many local steps.
   /// If set, the values are the mean of the peers' models, which becomes our model at this step.
   std::optional<std::uint64_t> becomes_model_at;
   /// See LoadState::end_note.
@@ -142,7 +141,7 @@ struct ExportState {
   std::shared_ptr<Floats> values;
 };
 
-/// Add the forces of exchanges.
+/// Add the forces of exchanges to the parameters.
 struct AddForces {
   std::vector<Force> forces;
 };
@@ -194,8 +193,8 @@ struct ComputeGradient {
 /// In a population: compute the loss on held-out samples.
 struct Validate {};
 
-/// Measure the model on the test data or, in a pipeline, on the samples that have passed the last
-/// stage.
+/// Measure the model on the test data or, in a pipeline, on the samples that have passed through
+/// the last stage.
 struct Measure {};
 
 /// Copy the parameters.
@@ -275,7 +274,7 @@ struct LoadStages {
   std::vector<StageCopy> states;
 };
 
-/// Give up stages.
+/// Stop carrying these stages.
 struct ReleaseStages {
   std::vector<std::uint32_t> stages;
 };

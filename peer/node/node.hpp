@@ -1,4 +1,4 @@
-// One whole peer, without sockets or threads: membership and a mode, wired together. Pure.
+// One complete peer, without sockets or threads: membership and a mode, wired together. Pure.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class Trust;
 /// simulator to a virtual clock.
 class Node {
  public:
-  /// `self` carries id, key, name, address and layout hash; `authorized` is the allow-list.
+  /// `self` contains id, key, name, address and layout hash; `authorized` is the allow-list.
   /// `signer` has the key of `self` and must outlive the node.
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
        const NodeOptions& options, const Signer& signer, Rng rng);
@@ -44,7 +44,7 @@ class Node {
 
   /// Call when a control link to `peer` is up.
   void contact(Time now, PeerId peer, NodeEffects& out);
-  /// Call when the peer's process has restarted, so all work under way with it is over.
+  /// Call when the peer's process has restarted, so all work under way with that process is over.
   void restarted(Time now, PeerId peer, NodeEffects& out);
   void receive(Time now, const Envelope& envelope, NodeEffects& out);
   /// Call when the links with that peer are quarantined, so no work with it is possible for a
@@ -63,7 +63,7 @@ class Node {
   void complete(Time now, JobDone done, NodeEffects& out);
   void authorize(Time now, std::vector<PeerId> authorized, NodeEffects& out);
 
-  /// Makes the node also admit peers with certificates, beside those on the allow-list. Call before
+  /// Makes the node admit peers with certificates as well as those on the allow-list. Call before
   /// start().
   void certify(Time now, Trust trust, NodeEffects& out);
   /// The certificates of the swarm; null if this peer uses only an allow-list.
@@ -94,7 +94,7 @@ class Node {
 
   const Membership& membership() const { return membership_; }
   const Mode& mode() const { return *mode_; }
-  /// The mode, with what it reports about switches between modes.
+  /// The mode, including its reports about switches between modes.
   const SwitchableMode& switchable() const { return *switchable_; }
   /// The mode as an `M`, for callers that need one kind of mode; null if it is of another kind.
   template <class M>

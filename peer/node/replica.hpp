@@ -22,11 +22,11 @@ namespace gv {
 /// take longer than `make` itself.
 using StepPace = std::function<void(std::uint64_t steps, const std::function<void()>& make)>;
 
-/// Stands in for a pass in measurements where stages only take time. The pass's gradients then
-/// count as computed.
+/// Replaces a pass in measurements whose stages only take time and compute nothing. The pass's
+/// gradients then count as computed.
 using PassStandIn = std::function<void(const PipelineInstruction&)>;
 
-/// What the owner of a replica may attach to it. Each may be empty.
+/// Functions that the owner of a replica may attach to it. Each may be empty.
 struct ReplicaHooks {
   /// Called on the job's thread while the job runs, once its gradient is final and encoded from
   /// element `begin` on. A `begin` of 0 may also mean that the messages of the job's round are in

@@ -42,8 +42,8 @@ void append(std::string_view prefix, Named vectors, OptimizerState& state) {
   }
 }
 
-/// Removes the vectors at the end of `state` whose names begin with `prefix`, and returns them
-/// without the prefix, in their order.
+/// Removes the vectors at the end of `state` whose names begin with `prefix`, and returns them in
+/// the same order, with the prefix removed from their names.
 Named take(std::string_view prefix, OptimizerState& state) {
   Named taken;
   while (!state.vectors.empty() && state.vectors.back().first.starts_with(prefix)) {
@@ -158,7 +158,7 @@ std::string WholeReplica::restore(ReplicaPart part) {
   return problem;
 }
 
-/// Makes our own instance of the compressor if a job names a different one than before.
+/// Makes our own instance of the compressor if a job names a different one from the job before.
 void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
   if (!compressor || compressor == asked_for_) return;
   asked_for_ = compressor;
@@ -237,8 +237,8 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   return length;
 }
 
-/// Takes over a downloaded model. In a population, takes over the whole replica, unless the
-/// optimiser's state cannot be right.
+/// Takes over a downloaded model. In a population, takes over the whole replica, unless no
+/// optimiser can have made the state that came with the model.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   swarm_note_.end.reset();
   const std::span<const float> values(fetched.values);

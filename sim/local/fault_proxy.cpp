@@ -49,7 +49,7 @@ struct FaultProxy::Impl : std::enable_shared_from_this<FaultProxy::Impl> {
         [self = shared_from_this(), door](asio::error_code error, tcp::socket socket) {
           if (error == asio::error::operation_aborted || !door->acceptor.is_open()) return;
           if (error) {
-            // We have probably run out of descriptors. Accepting again at once would be a busy
+            // We have probably run out of descriptors. Accepting again at once would start a busy
             // loop.
             door->pause.expires_after(accept_pause);
             door->pause.async_wait([self, door](asio::error_code cancelled) {

@@ -1,4 +1,4 @@
-// A proxy that imposes the faults of bad networks on the connections between peers of one machine.
+// A proxy that imposes the faults of bad networks on the connections between peers on one machine.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -18,8 +18,9 @@ namespace gv {
 /// bandwidth and faults of its ordered pair of peers. The proxy recognises the dialling peer by its
 /// source address, and the other peer by the dialled address. While a fault holds a direction,
 /// nothing passes, not even the end of a connection, and new connections are accepted but stay
-/// silent. Afterwards everything arrives in order. The proxy holds at most `held_bytes_max` for
-/// each direction of a connection, and then stops reading. Make all calls on the thread of `io`.
+/// silent. Afterwards everything arrives in order. The proxy holds at most `held_bytes_max` bytes
+/// for each direction of a connection, and then stops reading. Make all calls on the thread of
+/// `io`.
 class FaultProxy {
  public:
   struct Options {
@@ -36,7 +37,7 @@ class FaultProxy {
     std::uint64_t broken = 0;
     std::uint64_t bytes = 0;       ///< Bytes forwarded.
     std::uint64_t bytes_held = 0;  ///< Bytes that had to wait for the end of a fault.
-    /// Number of segments that had each fault.
+    /// Numbers of segments that suffered each fault.
     std::uint64_t lost = 0, duplicated = 0, reordered = 0, corrupted = 0;
   };
 

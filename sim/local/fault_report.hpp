@@ -27,7 +27,7 @@ std::uint64_t event_bytes(const std::filesystem::path& folder);
 struct FaultReport {
   /// Number of faults injected, by the name of their kind.
   std::map<std::string, std::size_t> injected;
-  std::vector<SkippedFault> skipped;  ///< Faults that found no target, by time.
+  std::vector<SkippedFault> skipped;  ///< Faults that found no target, in order of time.
   /// Seconds, over all peers, between a fault that killed a peer or made it leave and the peer's
   /// restart.
   double down_s = 0;

@@ -13,7 +13,7 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t shown_bytes = 80;  ///< Most bytes of a line that a problem quotes.
+constexpr std::size_t shown_bytes = 80;  ///< Longest part of a line that a problem quotes.
 constexpr std::size_t contacts_max = 2;  ///< Number of ranks that every peer dials first.
 constexpr std::uint32_t port_max = 65535;
 

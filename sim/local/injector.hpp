@@ -60,7 +60,7 @@ class Injector {
   void cancel();
   bool is_over() const { return next_ == timeline_.size(); }
 
-  /// True if a future event wakes or starts a peer that does not train now.
+  /// True if a future event wakes or starts a peer that is not training now.
   bool will_revive() const;
 
   /// Number of injected faults so far, by kind.

@@ -119,10 +119,10 @@ class Launch {
   Table table_;
   Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> scenario_began_;
-  /// The collective that was resumed after the last reported loss of a peer.
+  /// Number of the collective with which work resumed after the last reported loss of peers.
   std::uint64_t told_operation_ = 0;
   int interrupts_ = 0;
-  bool reader_is_gone_ = false;  ///< True if our output has no reader any more.
+  bool reader_is_gone_ = false;  ///< True if our output no longer has a reader.
   Clock::time_point interrupted_{};
 };
 
@@ -203,7 +203,8 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
         return;
       }
     }
-    // A signal may end the pause early. The loop handles it when it runs.
+    // A signal may end the pause early. The event loop handles the signal later, when the loop
+    // runs.
     asio::error_code ignored;
     asio::steady_timer pause(io_, std::chrono::milliseconds(20));
     pause.wait(ignored);
@@ -238,7 +239,7 @@ void Launch::ask_all() {
   }
 }
 
-/// Prints one line for each lost peer, as reported by the first survivor that notices.
+/// Prints one line for each interruption by the loss of peers, as the first survivor reports it.
 void Launch::tell_interruption(const nlohmann::json& status) {
   const auto part = std::ranges::find_if(status, [](const nlohmann::json& each) {
     return each.is_object() && each.contains("interruption");

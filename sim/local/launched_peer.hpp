@@ -35,18 +35,18 @@ class LaunchedPeer {
   void start(const std::vector<std::string>& command);
 
   /// Lets fault `fault` end the peer by SIGKILL (kill) or SIGTERM (leave). Returns false if the
-  /// peer does not run.
+  /// peer is not running.
   bool kill(std::size_t fault);
   bool leave(std::size_t fault);
   /// Stops the peer by SIGSTOP until all faults that stopped it are over. Returns false if the peer
-  /// does not run.
+  /// is not running.
   bool stop(std::size_t fault);
   /// Ends this fault's stop. Sends SIGCONT unless another fault still stops the peer.
   void wake(std::size_t fault);
   /// Ends the stops of all faults. Returns false if the peer was not stopped.
   bool wake();
-  /// Multiplies the peer's pace by `factor` until slow_no_more(), by stopping it for a part of
-  /// every time slice.
+  /// Multiplies the peer's pace by `factor` until slow_no_more(), by stopping the peer for a part
+  /// of every time slice.
   void slow(std::size_t fault, double factor);
   void slow_no_more(std::size_t fault);
 

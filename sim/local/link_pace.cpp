@@ -7,7 +7,7 @@ namespace gv {
 namespace {
 
 constexpr Duration retransmission_first = std::chrono::milliseconds(200);
-/// Most losses of one segment. Together they delay it by 51 s.
+/// The largest number of losses of one segment. Together they delay the segment by 51 s.
 constexpr std::uint32_t losses_max = 8;
 constexpr Duration overtaken_for = std::chrono::milliseconds(10);
 

@@ -11,8 +11,8 @@
 namespace gv {
 
 /// Reads the checkpoints below the peers' folders, one moment at a time. Peers save at slightly
-/// different steps, so steps are rounded down to a multiple of `every_steps` (above 0), which is
-/// the moment. Reads at most a hundred moments, and skips unreadable files.
+/// different steps, so a moment is a step rounded down to a multiple of `every_steps` (above 0).
+/// Reads at most a hundred moments, and skips unreadable files.
 ModelPaths read_model_history(std::span<const std::filesystem::path> folders, const Layout& layout,
                               std::uint64_t every_steps);
 

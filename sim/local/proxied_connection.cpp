@@ -44,7 +44,7 @@ void ProxiedConnection::refresh() {
     direction->state = world_.state_of(direction->from, direction->to);
     if (direction->state.held() && !was_held) world_.counters.bytes_held += direction->waiting;
   }
-  // To connect, both directions must be open.
+  // A connection can be made only while both directions are open.
   if (!connected_ && !connecting_ && !forth_.state.held() && !back_.state.held()) connect();
   read(forth_);
   deliver(forth_);

@@ -15,7 +15,7 @@ constexpr Duration timeline_end = std::chrono::hours(6);
 /// Time that a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
-/// Most addresses of running peers that a joining peer gets.
+/// The largest number of running peers' addresses that a joining peer gets.
 constexpr std::size_t joins_max = 3;
 
 }  // namespace

@@ -19,7 +19,7 @@
 
 namespace gv {
 
-/// Draws everything random from `seed`. If the scenario has rules about links, a proxy listens from
+/// Draws all random values from `seed`. If the scenario has rules about links, a proxy listens from
 /// the start; otherwise there is none.
 class RealScenario {
  public:
@@ -43,7 +43,7 @@ class RealScenario {
   /// Number of peers that exist from the start.
   std::size_t starters() const;
 
-  /// Starts the scenario's clock. May be called only once, see has_begun().
+  /// Starts the scenario's clock. May be called only once; see has_begun().
   void begin();
   bool has_begun() const { return begun_; }
 

@@ -321,7 +321,7 @@ std::uint64_t samples_of(const Result& result, bool in_stages) {
   const std::uint64_t at_least = result.totals.steps * config.train.batch;
   if (config.train.schedule.kind != ScheduleKind::growing_batch) return at_least;
   // Only the peers know at which steps their batches grew. After resuming, a peer's "own" count
-  // lacks its earlier samples, but its count for all peers has them.
+  // lacks its earlier samples, but its count for all peers includes them.
   std::uint64_t own = 0;
   std::uint64_t counted = 0;
   for (const FinishedPeer& peer : result.peers) {
@@ -331,7 +331,7 @@ std::uint64_t samples_of(const Result& result, bool in_stages) {
   return std::max({own, counted, at_least});
 }
 
-/// The figures for programs, including each peer's own result.
+/// The figures of the run as JSON, including each peer's own result.
 Json summary_json(const Result& result, bool in_stages) {
   const std::string merit(result.merit.name);
   Json summary{{"mean_" + merit, result.merit.value},

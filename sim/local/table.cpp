@@ -16,14 +16,14 @@
 namespace gv {
 namespace {
 
-/// Without a terminal, one call out of this number prints a line.
+/// Without a terminal, one in this many calls prints a line.
 constexpr int plain_lines_every = 5;
 
 std::string steps_of(const nlohmann::json& status) {
   return step_of(status.value("step", 0ULL), status.value("steps", 0ULL));
 }
 
-/// The used part of the swarm's budget, as reported by the peer that knows of the most samples.
+/// The used part of the swarm's budget, as reported by the peer with the highest count of samples.
 /// Empty if each peer has its own budget.
 std::string work_of(const std::vector<PeerRow>& rows) {
   nlohmann::json newest;

@@ -16,8 +16,7 @@ namespace {
 
 /// Number of newest gradients kept for each peer. One would be enough if no peer were ever stopped.
 constexpr std::size_t gradients_kept = 16;
-/// A hostile peer may make the values of a whole sum up to four times as large as a gradient's
-/// limit.
+/// Because of a hostile peer, the values in a complete sum may reach four times a gradient's limit.
 constexpr float sum_max = 4 * largest_gradient;
 
 }  // namespace
@@ -35,7 +34,7 @@ AllReduceInvariants::Sample AllReduceInvariants::sample(const Simulator& world,
   return some;
 }
 
-/// True if more than a third of the peers began the generation with its version, and a sound peer
+/// True if more than a third of the peers began the generation with its version, and an honest peer
 /// has ended the run with that version.
 bool AllReduceInvariants::has_ended_with_it(const Generation& generation) const {
   const std::size_t holders = holders_of(generation, {}).size();
@@ -76,8 +75,8 @@ void AllReduceInvariants::on_effects(const Simulator& world, PeerNumber peer,
       fail(world, "equal versions are equal bits",
            fmt::format("peer-{} finds that models differ", peer));
     }
-    // A peer whose model differs from the others' replaces its version by one that counts less than
-    // any other.
+    // A peer whose model differs from the others' replaces its version by one that ranks below any
+    // other.
     if (differ != nullptr && differ->peer == id_of(peer)) mine.seen = false;
     // "sums whole": no peer refuses a sum after its own check.
     const auto* refused = std::get_if<SumRefused>(&fact);
@@ -98,7 +97,7 @@ void AllReduceInvariants::on_job(const Simulator& world, PeerNumber peer, const 
   mine.gradient = gradient != nullptr ? gradient->values : nullptr;
 }
 
-/// "sums bounded": however large a hostile peer's values are, no sound peer applies a sum that is
+/// "sums bounded": however large a hostile peer's values are, no honest peer applies a sum that is
 /// far larger than a gradient may be.
 void AllReduceInvariants::check_bound(const Simulator& world, PeerNumber peer,
                                       const task::ApplyUpdate& update) {
@@ -192,8 +191,9 @@ void AllReduceInvariants::forget(PeerNumber peer) {
 void AllReduceInvariants::check_generation(const Simulator& world, PeerNumber peer,
                                            const Generation& generation) {
   PeerRecord& mine = record(peer);
-  // "one generation of a name". A hostile proposer may use one name for different generations, so
-  // its generations are not compared between peers.
+  // "one generation of a name": all peers know the same generation under one name. A hostile
+  // proposer may use one name for different generations, so its generations are not compared
+  // between peers.
   if (world.is_hostile(number_of(generation.id.proposer))) generations_.erase(generation.key());
   const Generation& known = generations_.try_emplace(generation.key(), generation).first->second;
   const bool same =
@@ -231,8 +231,8 @@ void AllReduceInvariants::after(const Simulator& world, PeerNumber peer) {
     fail(world, "stands still",
          fmt::format("peer-{} works in a generation although it answered a later ballot", peer));
   }
-  // A finished collective belongs to the peer's former generation, or to the new one if it ended at
-  // once.
+  // A finished collective belongs to the peer's former generation, or to the new one if the
+  // collective was finished as soon as that generation began.
   const std::uint64_t was_in = mine.generation;
   if (key != mine.generation) {
     if (mine.generation != 0) mine.left.insert(mine.generation);

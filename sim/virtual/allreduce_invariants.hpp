@@ -18,8 +18,8 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
-/// code names each where it checks it.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants;
+/// comments in the code name each one where it is checked.
 class AllReduceInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -75,7 +75,7 @@ class AllReduceInvariants : public Checker {
       results_;                                    ///< Results by generation and step.
   std::map<std::uint64_t, Parent> parents_;        ///< Keyed by lineage.
   std::map<std::uint64_t, std::uint64_t> models_;  ///< Hash of the parameters, by lineage.
-  std::set<std::uint64_t> ended_;                  ///< Lineages with which sound peers have ended.
+  std::set<std::uint64_t> ended_;                  ///< Lineages with which honest peers have ended.
   std::uint64_t sums_ = 0;
 };
 

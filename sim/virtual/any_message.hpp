@@ -43,7 +43,7 @@ class AnyMessage {
 };
 
 /// Returns true if a real peer's network would accept the message. Repeats the bounds of net/wire
-/// and the checks of net/roster, because this library does not use these.
+/// and the checks of net/roster, because this library uses neither of them.
 bool passes_the_wire(const Message& message);
 
 /// Sets every step that the message reports about peer `self`'s own training to `step`.

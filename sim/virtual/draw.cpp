@@ -29,10 +29,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Fewest peers in a world with hostile peers, because fewer than a third may be hostile.
+/// The smallest number of peers in a world with hostile peers, because fewer than a third of the
+/// peers may be hostile.
 constexpr std::size_t peers_with_hostile = 4;
 
-/// Most steps in a round. With longer rounds, a world that lasts a minute would have hardly any.
+/// The largest number of steps in a round. With more, a world that lasts a minute would have hardly
+/// any rounds.
 constexpr std::uint64_t round_steps_max = 16;
 
 double between(Rng& rng, double low, double high) { return low + (high - low) * rng.uniform(); }
@@ -134,7 +136,7 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
       break;
   }
   if (!has_two_ends(rule.kind)) rule.to = PeerSet::everyone();
-  // Only the last peer may join late or leave for good, so that some peer is always there.
+  // Only the last peer may join late or leave for good, so that some peer is always present.
   const bool comes_back = rule.kind == FaultKind::leave && rng.chance(0.5);
   if (comes_back) {
     rule.lasts = seconds_between(rng, 0.2, 5);
@@ -163,7 +165,7 @@ void draw_ring(Rng rng, DrawnWorld& world) {
   if (dimension > 60000)
     allreduce.bucket_elements = std::max(allreduce.bucket_elements, dimension / 8);
   // A collective takes about 2 n^2 events and handles n long vectors. Make steps long enough that a
-  // world has a few hundred thousand events, and a minute of it runs in seconds.
+  // world has only a few hundred thousand events, and that a simulated minute takes seconds.
   const auto n = static_cast<double>(world.scenario.peers);
   const double least = std::max(0.003 * n * n, 3e-7 * n * static_cast<double>(dimension));
   world.scenario.step = std::max(world.scenario.step, from_seconds(rounded(least)));
@@ -181,8 +183,8 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 
 /// In three quarters of the worlds without a pipeline, the swarm shares a budget, which is usually
 /// used up before the end. A quarter of the worlds with a shared budget also have a time limit, and
-/// half have a target. In a third, the budget and leases are drawn with a separate generator, so
-/// that other worlds do not depend on these draws.
+/// half have a target. In a third of the worlds with a shared budget, a separate generator draws
+/// whether there are a budget and leases, so that other worlds do not depend on these draws.
 void draw_budget(Rng rng, DrawnWorld& world) {
   Rng more = rng.fork("more");
   const bool is_further = !rng.chance(0.5);
@@ -332,8 +334,8 @@ DrawnWorld as_tickets(DrawnWorld world) {
   }
   Rng rng = Rng(world.seed).fork("tickets").fork("revocations");
   scenario.tickets = true;
-  // No shared budget: a revoked peer that does not know of it would train on and end the budget
-  // alone.
+  // Use no shared budget: a revoked peer that has not learnt of its revocation would continue to
+  // train, and would use up the budget alone.
   const Config plain = settings_of_worlds();
   if (world.config.run.budget == BudgetKind::swarm) world.config.run.steps = plain.run.steps;
   world.config.data = plain.data;
@@ -341,7 +343,7 @@ DrawnWorld as_tickets(DrawnWorld world) {
   world.config.run.wall = plain.run.wall;
   world.config.run.target = plain.run.target;
   world.config.run.target_every = plain.run.target_every;
-  // Peer 0 has the swarm's key, so it must be sound.
+  // Peer 0 has the swarm's key, so it must be honest.
   std::erase_if(scenario.saboteurs.ranges, [](const auto& range) { return range.first == 0; });
   const double length = seconds(scenario.until);
   if (rng.chance(0.4)) {

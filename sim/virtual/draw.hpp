@@ -1,4 +1,4 @@
-// Draws whole worlds from one number: size, speeds, links, faults and settings.
+// Draws complete worlds from one number: size, speeds, links, faults and settings.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ struct DrawnWorld {
   std::uint64_t seed = 0;
   Scenario scenario;                     ///< `until` is the end of the phase with faults.
   Config config = settings_of_worlds();  ///< All peers' config. 0 in `run.steps` means endless.
-  /// Floats in a block of a sum. 0 means a number for which sums have several blocks, but not too
-  /// many.
+  /// Floats in a block of a sum. If 0, the number is chosen so that sums have several blocks, but
+  /// not too many.
   std::size_t segment_elements = 0;
 };
 
@@ -73,8 +73,8 @@ DrawnWorld as_tickets(DrawnWorld world);
 DrawnWorld as_switching(DrawnWorld world);
 
 /// Options for peers whose model is a vector of scenario.dimension numbers. In a pipeline, each
-/// stage is such a vector that only costs time: in proportion to scenario.stage_work, or an equal
-/// time for each stage if that is empty.
+/// stage is such a vector, and its passes only take time: in proportion to scenario.stage_work or,
+/// if stage_work is empty, equally long in all stages.
 NodeOptions options_of_vectors(const Config& config, const Scenario& scenario);
 
 /// The world as a config, for people to read and for `grapevine sim --check` to replay.

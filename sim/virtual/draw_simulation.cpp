@@ -118,7 +118,7 @@ MakeWorkload plain_workloads(const DrawnWorld& world) {
                              .seed = seed};
     return [spec, local](std::size_t peer) { return quadratic_workload(spec, peer, local); };
   }
-  // In modes `allreduce` and `mixing`, all peers begin with the same model.
+  // Except in gossip without switches, all peers begin with the same model.
   const bool alike = config.run.mode != ModeKind::gossip || has_switches(world.scenario);
   return [dimension = world.scenario.dimension, seed, alike, local](std::size_t peer) {
     return idle_workload(dimension, seed, peer, alike, local);

@@ -35,7 +35,7 @@ constexpr double idle_slack_s = 15;
 /// peer's chunks. It begins within a second; the check allows `helps_within`.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
-/// All other peers know a peer's pace once the peer itself has known it for this time.
+/// All other peers know a peer's pace once the peer itself has known it for this long.
 constexpr Duration pace_known_after = std::chrono::seconds(15);
 /// An idle peer looks for chunks at least this often, unless it is stopped.
 constexpr Duration looks_every = std::chrono::milliseconds(100);
@@ -111,7 +111,7 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   const auto* loaded = first_of<task::LoadState>(done.job.tasks);
   const bool is_mean = (applied != nullptr && applied->becomes_model_at) ||
                        (loaded != nullptr && loaded->model_only);
-  // A mean that precedes a switch is not the mean of the end.
+  // A mean that precedes a switch is not the mean at the end of the run.
   if (!is_mean || world.peer(peer).node->switchable().is_switching()) return;
   // "one end": means of one version have the same bits. A hostile peer that alone has the mean
   // could give each newcomer a different one.
@@ -127,8 +127,9 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   peers_[peer].has_mean = true;
 }
 
-/// "the mean is of usual length": models with a far larger norm are refused. The cap of a block is
-/// at least that of a vector of norm 1, and there are at most as many blocks as elements.
+/// "the mean is of usual length": models with a norm far above the usual one are refused. The cap
+/// of a block is at least that of a vector of norm 1, and there are at most as many blocks as
+/// elements.
 void FinaleInvariants::check_mean(const Simulator& world, PeerNumber peer) {
   const auto& node = world.options().node;
   const double cap =
@@ -232,7 +233,7 @@ void FinaleInvariants::check_first_end(const Simulator& world, PeerNumber peer) 
 }
 
 void FinaleInvariants::on_state(const Simulator&, PeerNumber peer, PeerState state) {
-  // A restarted peer begins with what is on its disk.
+  // A restarted peer begins with the state on its disk.
   if (state == PeerState::down || state == PeerState::ended) peers_.erase(peer);
 }
 
@@ -263,7 +264,7 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
          fmt::format("peer-{} counts {} samples after {}", peer, work.counted(), mine.counted));
   }
   mine.counted = work.counted();
-  // "no sample from nowhere": no peer counts more samples than all peers have trained. There are
+  // "no sample from nowhere": no peer counts more samples than all peers have trained on. There are
   // two exceptions: samples in reports that were under way when a peer took over an agreed count,
   // and rounds that synchronous peers agreed on but did not finish.
   fastest_ = std::max(fastest_, work.pace());

@@ -16,7 +16,7 @@
 namespace gv {
 
 /// Watches one run, and does nothing if each peer has its own budget. docs/simulator.md lists the
-/// invariants; the code names each where it checks it.
+/// invariants; comments in the code name each one where it is checked.
 class FinaleInvariants : public Checker {
  public:
   void on_job(const Simulator& world, PeerNumber peer, const Job& job) override;
@@ -61,7 +61,7 @@ class FinaleInvariants : public Checker {
 
   std::vector<bool> steps_trained_;  ///< True for each step of leased data that a peer has trained.
   std::uint64_t whole_ = 0;          ///< Chunks below this number are known to be trained.
-  /// Samples trained, counted again when repeated. A round counts once.
+  /// Number of samples trained on. Repeated samples count each time, but a round counts only once.
   std::uint64_t trained_ = 0;
   std::uint64_t agreed_ = 0;  ///< The largest count on which peers have agreed.
   std::uint64_t ahead_ = 0;   ///< Largest excess of an agreed count over `trained_` so far.
@@ -71,7 +71,7 @@ class FinaleInvariants : public Checker {
   std::set<PeerNumber> have_target_;  ///< Peers that have ever reached the target.
   std::optional<Time> began_;         ///< When the first peer began to train.
   bool is_first_checked_ = false;
-  std::optional<Time> used_up_;  ///< When all peers together had trained the whole budget.
+  std::optional<Time> used_up_;  ///< When all peers together had used up the budget.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Reads and replaces the messages of hostile peers, without the knowledge of their nodes.
+// Reads and replaces the messages of hostile peers, without their nodes' knowledge.
 #include "sim/virtual/hostile.hpp"
 
 #include <fmt/format.h>

@@ -21,8 +21,8 @@
 namespace gv {
 namespace {
 
-/// A fault excuses declarations of death for this time after it. This is the longest suspicion in
-/// drawn swarms, including the delay of probes by bad local health.
+/// Declarations of death are excused for this long after a fault. This is the longest suspicion in
+/// drawn swarms, including the delay of probes because of bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
 /// Probe periods that one probe takes with the worst local health, which is 8.
 constexpr int slowest_probe_periods = 9;
@@ -32,13 +32,14 @@ constexpr Duration exclusion_max = std::chrono::seconds(30);
 constexpr Duration settled_after = std::chrono::seconds(60);
 /// A download is adopted within this time after its witnesses have answered.
 constexpr Duration adopted_after = std::chrono::seconds(5);
-/// Most forces that may wait for a job. Fewer exchanges than this commit while one job runs.
+/// The largest number of forces that may wait for a job. Fewer exchanges than this commit while one
+/// job runs.
 constexpr std::uint64_t forces_waiting_max = 1000;
-/// Most transfers that may wait on a lane. A real lane drops further ones.
+/// The largest number of transfers that may wait on a lane. A real lane drops further ones.
 constexpr std::size_t transfers_max = 16;
-/// Most pieces of sums that may wait on a lane.
+/// The largest number of pieces of sums that may wait on a lane.
 constexpr std::size_t pieces_max = 4096;
-/// Most bytes of the contribution checksum that is sent with a stage's sum.
+/// The largest size, in bytes, of the contribution checksum that is sent with a stage's sum.
 constexpr std::size_t riders_max = 4096;
 
 /// Ranks states of one incarnation k: alive(k) < suspect(k) < dead(k), left(k) < alive(k + 1).
@@ -87,7 +88,7 @@ void Invariants::on_input(const Simulator&, const Input& input) {
   ticked_ = input.kind == Input::Kind::tick;
 }
 
-// Hostile peers are not checked: their nodes are sound, but a saboteur replaces the nodes'
+// Hostile peers are not checked: their nodes work correctly, but a saboteur replaces the nodes'
 // messages. Checks of an exchange need two honest peers, because no peer can prevent another from
 // lying about its own half.
 
@@ -97,7 +98,7 @@ void Invariants::on_effects(const Simulator& world, PeerNumber peer, const NodeE
   std::size_t most = 4 * world.size() + 64;
   const AllReduceOptions& allreduce = world.options().node.allreduce;
   if (world.options().node.mode == ModeKind::allreduce || has_switches(world.options().scenario)) {
-    // Add all pieces of several vectors.
+    // A peer that sums, now or after a switch, may also send all pieces of several vectors at once.
     const std::size_t elements = world.options().node.course.elements;
     most += 8 * (elements / allreduce.segment_elements +
                  world.size() * (elements / allreduce.bucket_elements + 1));
@@ -165,7 +166,7 @@ void Invariants::check_revision(const Simulator& world, PeerNumber peer, const N
                    node.as<MixingMode>()->options().revision.number, agreed.number));
 }
 
-/// "equivocation": if a hostile proposer gets sound peers into different generations of one name,
+/// "equivocation": if a hostile proposer leads honest peers into different generations of one name,
 /// all of them exclude it within half a minute.
 void Invariants::check_decisions(const Simulator& world, PeerNumber peer) {
   const Agreement& agreement = world.peer(peer).node->generations()->agreement();
@@ -282,10 +283,10 @@ void Invariants::check_force(const Simulator& world, PeerNumber peer, const Forc
   halves_.erase(other);
 }
 
-/// "no stranger's model": if a newcomer knows a sound peer with a model, a single hostile peer
-/// cannot give it an invented model. The bound is ModelReview's with some tolerance, because
-/// sketches are up to a third off, and models change in the meantime. Checks nothing if a peer was
-/// just killed or restarted, because a witness's model and exchanges are then unknown.
+/// "no stranger's model": if a newcomer knows an honest peer with a model, a single hostile peer
+/// cannot give the newcomer an invented model. The bound is ModelReview's with some tolerance,
+/// because sketches are up to a third off, and models change in the meantime. Checks nothing if a
+/// peer was just killed or restarted, because a witness's model and exchanges are then unknown.
 void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
                                const DownloadedModel& model) {
   const GossipMode* gossip = world.peer(peer).node->as<GossipMode>();
@@ -302,7 +303,7 @@ void Invariants::check_adopted(const Simulator& world, PeerNumber peer,
     if (number_of(id) == peer || world.is_hostile(number_of(id)) || !other.node) continue;
     if (other.node->as<GossipMode>() == nullptr) continue;
     const PairExchange& exchange = other.node->as<GossipMode>()->exchange();
-    // Several newcomers may begin to train at one moment. None of them is a witness before that.
+    // Several newcomers may begin to train at one moment. None of them is a witness before then.
     const bool is_known = members.find(id)->progress.phase != Phase::joining;
     if (!is_known || !exchange.snapshot() || exchange.snapshot()->step == 0) continue;
     others.emplace_back(exchange.snapshot()->values);
@@ -459,7 +460,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
   }
   if (const PipelineMode* pipeline = node.as<PipelineMode>()) {
     // Blocks of later sums: at most those that all peers could send, doubled because links may
-    // duplicate.
+    // duplicate them.
     std::size_t bytes = 0;
     for (const StageSize& stage : pipeline->options().stages) {
       bytes += 4 * stage.parameters + riders_max;
@@ -494,8 +495,9 @@ void Invariants::check_ghosts(const Simulator& world, PeerNumber peer) {
     std::erase_if(mine.entered,
                   [&](const auto& entry) { return !view.contains(id_of(entry.first)); });
   }
-  // A missing peer is declared dead in time, unless a fault hid it. A hostile peer may revive it
-  // with an old statement that it has held back. It is then declared dead again.
+  // A missing peer is declared dead in time, unless a fault hid its absence. A hostile peer may
+  // hold back an old statement of the missing peer, and revive that peer with it. The missing peer
+  // is then declared dead again.
   for (const auto& [gone, gone_since] : gone_) {
     const Time now = world.now();
     const auto entered = mine.entered.find(gone);

@@ -43,7 +43,7 @@ class Checker : public Watcher {
 Duration time_for_other_silent_peers(const Simulator& world);
 
 /// Watches one run. After every event, checks all members that the acting peer knows.
-/// docs/simulator.md lists the invariants; the code names each where it checks it.
+/// docs/simulator.md lists the invariants; comments in the code name each one where it is checked.
 class Invariants : public Checker {
  public:
   void on_input(const Simulator& world, const Input& input) override;

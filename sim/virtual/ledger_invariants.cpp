@@ -29,7 +29,7 @@ constexpr double chunk_s_min = 0.2;
 /// If paces differ by more than this factor, peers help each other.
 constexpr double paces_apart = 1.3;
 
-/// The ledger of a sound peer; null if it has none.
+/// The peer's ledger; null if the peer is hostile, is not running or has no ledger.
 const Ledger* ledger_of(const Simulator& world, PeerNumber peer) {
   const auto& node = world.peer(peer).node;
   if (!node || world.is_hostile(peer)) return nullptr;

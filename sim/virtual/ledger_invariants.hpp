@@ -16,11 +16,11 @@ namespace gv {
 /// True if links neither lose, damage nor reorder anything, and are fast enough that no peer is
 /// taken for dead because of them.
 bool has_sound_links(const Simulator& world);
-/// True if all peers may meet each other. Otherwise no peer needs to know of all work.
+/// True if all peers may meet each other. Otherwise peers need not learn of all work.
 bool may_all_meet(const Simulator& world);
 
 /// Watches one run, and does nothing if no peer takes chunks. docs/simulator.md lists the
-/// invariants; the code names each where it checks it.
+/// invariants; comments in the code name each one where it is checked.
 class LedgerInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -29,7 +29,7 @@ class LedgerInvariants : public Checker {
   void after(const Simulator& world, PeerNumber peer) override;
 
  private:
-  /// What is known of one process of a peer.
+  /// What is known about one process of a peer.
   struct Life {
     std::uint64_t chunk = 0;    ///< The chunk of the process's newest job.
     std::uint64_t made = 0;     ///< Number of steps of `chunk` made so far, from its first step on.

@@ -17,11 +17,11 @@ class LedgerTally : public Watcher {
 
   /// Number of samples in all passes over the data; 0 if no peer takes chunks.
   std::uint64_t samples() const { return steps_ * batch_; }
-  /// Number of samples that were trained at least once.
+  /// Number of samples that were trained on at least once.
   std::uint64_t trained() const;
-  /// Number of times that a sample was trained again, summed over all samples.
+  /// Number of times that a sample was trained on again, summed over all samples.
   std::uint64_t again() const;
-  /// These three figures and the number of samples never trained, on one line.
+  /// These three figures and the number of samples never trained on, as one line of text.
   std::string text() const;
 
  private:

@@ -17,7 +17,8 @@ struct Passage {
   /// True if the message or block arrives damaged, so that the receiver drops it.
   bool damaged = false;
   std::array<Time, 2> arrivals;  ///< Arrival of each copy.
-  Time sent{};                   ///< When all of it has been sent, so that the link is free again.
+  Time sent{};                   ///< When the whole message or block has been sent and the link is
+                                 ///< free again.
 };
 
 /// A wire with a queue: a message or block waits until the wire has carried all earlier ones. Order

@@ -17,8 +17,8 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
-/// code names each where it checks it.
+/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants;
+/// comments in the code name each one where it is checked.
 class MixingInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;

@@ -218,7 +218,7 @@ void PipelineInvariants::check_sums(const Simulator& world, PeerNumber peer,
 /// "no stage from a guess": a peer loads only a state that some peer had at this version.
 void PipelineInvariants::check_becoming(const Simulator& world, PeerNumber peer,
                                         const ModelVersion& version, const StageCopy& load) {
-  // A hostile peer can hand over any state, and honest peers may pass that on.
+  // A hostile peer can hand over any state, and honest peers may pass that state on.
   if (world.hostile_count() > 0) return;
   const std::size_t size = world.options().node.pipeline.part_sizes()[load.part].parameters;
   // A slice without parameters, such as rows of images, cannot reveal a guess.
@@ -451,7 +451,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
 }
 
 bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
-  // A peer that has finished a run of another generation since then has dropped its older states.
+  // A peer that has later finished a run of another generation has dropped its older states.
   const auto has_it = [&](const Life& incarnation, std::uint64_t generation) {
     const VirtualPeer& peer = world.peer(incarnation.first);
     return peer.state == PeerState::up && peer.incarnation == incarnation.second &&
@@ -465,7 +465,7 @@ bool PipelineInvariants::is_stage_lost(const Simulator& world) const {
   });
 }
 
-/// "every copy counts": a peer reports every copy that it keeps to ballots.
+/// "every copy counts": in ballots, a peer reports every copy that it keeps.
 void PipelineInvariants::check_claims(const Simulator& world, PeerNumber peer) {
   const PipelineMode& mode = *mode_of(world, peer);
   const StageParts parts = world.options().node.pipeline.parts();
@@ -498,7 +498,7 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
   const bool is_new_here = !std::exchange(mine.seen, true);
   mine.made_step = is_new_here ? version.step : std::min(mine.made_step, version.step);
   if (is_new_here || version == before) return;
-  // Either the peer has finished a run of its current generation, or of an earlier one.
+  // The peer may have finished a run of its current generation or of an earlier one.
   const auto leads_there = [&](std::uint64_t in) {
     return in != 0 && after_operation(before, in, 0).lineage == version.lineage;
   };
@@ -508,8 +508,8 @@ void PipelineInvariants::after(const Simulator& world, PeerNumber peer) {
     check_made(world, peer, before, version, *made_in);
     return;
   }
-  // Or the peer moves to the version at which its generation begins. It may move directly to the
-  // version after the generation's first run, if it has no part in that run and every peer has
+  // Otherwise the peer moves to the version at which its generation begins. It may move directly to
+  // the version after the generation's first run, if it has no part in that run and every peer has
   // completed it. A hostile proposer may have told each peer a different version.
   if (generation != nullptr &&
       after_operation(generation->version, key, 0).lineage == version.lineage) {

@@ -18,9 +18,9 @@
 
 namespace gv {
 
-/// Watches one run, and does nothing in other modes. docs/simulator.md lists the invariants; the
-/// code names each where it checks it. The correct parameters of stages that only take time are
-/// known, because every run with summed gradients lowers them by one.
+/// Watches one run in mode `pipeline`, and does nothing in other modes. docs/simulator.md lists the
+/// invariants, and the code names each invariant at its check. If stages only take time, their
+/// correct parameters are known, because every run with summed gradients lowers them by one.
 class PipelineInvariants : public Checker {
  public:
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
@@ -52,7 +52,7 @@ class PipelineInvariants : public Checker {
     /// Key of the generation in which the peer's job was issued.
     std::uint64_t job_generation = 0;
     std::uint64_t made_in = 0;    ///< Key of the generation of the peer's newest finished run.
-    std::uint64_t slices_of = 0;  ///< Key of the generation that `slices` is about.
+    std::uint64_t slices_of = 0;  ///< Key of the generation to which `slices` refers.
     std::size_t slices = 0;       ///< Slices in generation `slices_of`, summed over carriers.
   };
 
@@ -60,8 +60,8 @@ class PipelineInvariants : public Checker {
   using Life = std::pair<PeerNumber, std::uint32_t>;
   /// The key of a generation, and the number of a run in it.
   using RunName = std::pair<std::uint64_t, std::uint64_t>;
-  /// A stage, and the place of a count in the stage's sum. A micro-batch has one count for each
-  /// member of a group.
+  /// A stage, and the index of a count in the stage's sum of counts. Each member of a group has one
+  /// count for each micro-batch.
   using Part = std::pair<std::uint32_t, std::size_t>;
   /// The peer that took a micro-batch of a test through a stage, by stage, micro-batch and the
   /// peer's place in a group.
@@ -85,7 +85,7 @@ class PipelineInvariants : public Checker {
 
   std::vector<PeerRecord> records_;
   std::map<std::uint64_t, Generation> generations_;
-  /// Peers that have reported their part of a run complete.
+  /// Peers that have reported that their part of a run is complete.
   std::map<RunName, std::set<PeerNumber>> said_;
   std::map<RunName, std::map<Part, int>> went_back_;  ///< Number of backward passes of each part.
   std::map<RunName, Tested> tested_;                  ///< Test passes before each run.

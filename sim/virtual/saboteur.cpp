@@ -19,7 +19,7 @@ constexpr std::size_t messages_kept = 64;
 constexpr std::size_t transfers_kept = 16;
 constexpr std::size_t header_values = 4;
 constexpr std::size_t held_max = 32;
-/// Most bytes of an invented block, and most small blocks in which a transfer is sent.
+/// Upper limits on the bytes of an invented block, and on the small blocks sent for one transfer.
 constexpr std::uint64_t noise_bytes_max = 4096;
 constexpr std::size_t dribbled_max = 64;
 /// The largest number of hostile actions in one call of act().

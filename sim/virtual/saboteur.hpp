@@ -32,15 +32,15 @@ struct LooseBlock {
   Payload payload;
 };
 
-/// What a saboteur sends.
+/// Everything that a saboteur sends in response to one event.
 struct Deeds {
   std::vector<Outgoing> messages;
   std::vector<Transfer> transfers;
   std::vector<LooseBlock> blocks;
 };
 
-/// Stands between a real node and the node's links. The saboteur's behaviour is drawn once: how
-/// often and how it changes the node's messages, which peers it spares, and how often it sends
+/// Sits between a real node and the node's links. The saboteur's behaviour is drawn once: how often
+/// it changes the node's messages and in which ways, which peers it spares, and how often it sends
 /// something unsolicited. So some saboteurs get deep into a protocol before they lie, and others
 /// send garbage from the start. A saboteur sends only under its own id, because links are
 /// authenticated. It sends no message that a receiver's network would refuse.
@@ -103,7 +103,7 @@ class Saboteur {
   Weights<BlockWay> block_ways_{};
   double pause_s_ = 0;
   std::optional<PeerId> only_;  ///< The only peer that the saboteur harms, if there is one.
-  /// The step at which the saboteur claims to be, if it claims one.
+  /// The false step that the saboteur claims to have reached, if it claims one.
   std::optional<std::uint64_t> claims_;
   std::deque<Message> memory_;      ///< The newest messages that the saboteur sent or received.
   std::deque<Transfer> transfers_;  ///< The newest transfers that the saboteur sent.

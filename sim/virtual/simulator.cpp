@@ -28,7 +28,7 @@ bool trains(const Job& job) {
 }
 
 /// The fraction of a pass's work that one part of it takes. A member of a group works only on its
-/// own slices, and evenly in all parts.
+/// own slices, and all parts take equal shares of that work.
 double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass) {
   if (!pass.group) return 1;
   const StageSize& stage = pipeline.stages[pass.what.stage];

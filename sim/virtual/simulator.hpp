@@ -37,14 +37,14 @@ enum class PeerState { absent, up, stopped, down, ended };
 
 /// Seconds of virtual time that one peer spent on each activity.
 struct TimeSpent {
-  double training = 0;  ///< In jobs with steps, without the delay caused by a slow CPU.
+  double training = 0;  ///< Time in jobs with steps, without the delay of a slow CPU.
   double slowed = 0;    ///< Delay caused by a slow CPU.
-  double joining = 0;   ///< At the start barrier, or downloading a model.
+  double joining = 0;   ///< Time at the start barrier or downloading a model.
   double stopped = 0;
   double down = 0;
 };
 
-/// Totals of a world.
+/// Counts of events in a world since its start.
 struct WorldCounts {
   std::uint64_t events = 0;
   std::uint64_t messages = 0;
@@ -60,7 +60,7 @@ struct WorldCounts {
 class Simulator;
 
 /// One input, as a watcher sees it. The kind decides which pointers are set. The pointers are valid
-/// only during the call.
+/// only while the watcher is called.
 struct Input {
   enum class Kind { start, contact, message, block, tick, opened, done, lane_lost, leave, command };
   Kind kind = Kind::tick;
@@ -115,7 +115,7 @@ struct JobLeft {
 };
 
 /// Runs peers until nothing is left to do or the time is up. Everything depends only on the
-/// options: equal options give equal traces, bit by bit.
+/// options: equal options give traces that are equal to the bit.
 class Simulator {
  public:
   struct Options {
@@ -181,9 +181,9 @@ class Simulator {
 
   // The following calls are only for worlds with scenario.tickets.
 
-  /// True if a sound peer of the swarm has certified this peer's key.
+  /// True if an honest peer of the swarm has certified this peer's key.
   bool is_invited(PeerId peer) const;
-  /// The sound peer that has revoked this peer's key, if any.
+  /// The honest peer that has revoked this peer's key, if any.
   std::optional<PeerNumber> revoker(PeerId peer) const;
   /// Lets the running peer `by` certify a guest (not a virtual peer), or revoke a key. Returns
   /// false if `by` has no right to do so, or does not know the key.

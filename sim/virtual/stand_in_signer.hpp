@@ -13,7 +13,7 @@ namespace gv {
 
 /// A keyed hash replaces the signature. It is cheap to compute, and the same for equal seeds. Only
 /// a holder of `secret` can sign for others. Virtual peers use only the Signer interface, so even
-/// hostile ones cannot.
+/// hostile ones cannot forge signatures.
 class StandInSigner final : public Signer {
  public:
   StandInSigner(PeerId self, std::uint64_t secret) : self_(self), secret_(secret) {}

@@ -66,8 +66,8 @@ class QuadraticLearner final : public StandIn {
 
   double loss_at(double apart, std::size_t k) const { return 0.5 * curvature_[k] * apart * apart; }
 
-  /// Noise is uniform. Bias and variance depend only on its mean and deviation, and normal draws
-  /// would take more time than the rest of a world.
+  /// Noise is uniform, because bias and variance depend only on the noise's mean and deviation.
+  /// Normal draws would take more time than everything else in a world.
   double noise(Rng& draws) const { return noise_ * std::sqrt(12.0) * (draws.uniform() - 0.5); }
 
   std::vector<double> optimum_;
@@ -259,7 +259,8 @@ class IdleStageLearner final : public StageLearner {
     are_tests_sound_ &= passed_.at({pass.stage, pass.number}).factor == 1;
     passed_.erase({pass.stage, pass.number});
   }
-  /// The same merit as that of a stand-in for a whole model, but 0 if a sum in the test was wrong.
+  /// The same merit as that of a stand-in for a complete model, but 0 if a sum in the test was
+  /// wrong.
   double test_merit() override {
     return std::exchange(are_tests_sound_, true) ? merit_after(step_) : 0;
   }
@@ -293,7 +294,7 @@ class IdleStageLearner final : public StageLearner {
   }
 
  private:
-  /// The held parts of a stage: the part that all carriers have, and then slices.
+  /// The parts of a stage that this peer holds: the part common to all carriers, and then slices.
   struct Own {
     Range slices;
     std::vector<float> values;
@@ -326,8 +327,9 @@ class IdleStageLearner final : public StageLearner {
     return {size * place.own / place.members, size * (place.own + 1) / place.members};
   }
 
-  /// Every member adds 1 in its own part of each sum, so a whole sum is 1 everywhere. If the first
-  /// member deals out parts instead, each value identifies its place and its micro-batch.
+  /// Every member adds 1 in its own part of each sum, so a complete sum is 1 everywhere. If the
+  /// first member hands out parts instead of summing, each value identifies its place and its
+  /// micro-batch.
   void sum_with_group(const PassPart& pass, std::span<const float> in, std::span<float> out,
                       const std::vector<GroupSum>& sums) {
     Passed& passed = passed_.at({pass.stage, pass.number});

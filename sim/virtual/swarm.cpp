@@ -25,14 +25,15 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Time after the heal for suspicions to expire, views to merge, newcomers to download and
-/// exchanges to settle. They need far less, so a timeout means that the event never happens.
+/// exchanges to settle. Together they need far less, so a timeout means that one of them will never
+/// happen.
 constexpr Duration heals_within = 180s;
 /// At the end, every peer must complete an exchange within `last_part` or, if that is longer,
-/// within `last_periods` of the slowest peer's periods.
+/// within `last_periods` periods of the slowest peer.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// If a single peer is gone, no view may contain it after this time. Peers may still end one by one
-/// while the world is judged.
+/// If a single peer is gone for longer than this, no view may still contain it. Peers may still end
+/// one by one while the world is judged.
 constexpr Duration known_within = 60s;
 /// Time after the heal within which all peers must refuse a revoked peer.
 constexpr Duration cut_off_within = 30s;
@@ -73,10 +74,10 @@ bool is_long_gone(const Simulator& world, const VirtualPeer& peer) {
          world.now() - peer.since >= known_within + time_for_other_silent_peers(world);
 }
 
-/// True if some sound peer now waits for others at every step, so that one peer can stop all peers.
-/// In mixing, this depends on the settings revision, and hostile members can send revisions, too.
-/// In gossip, and in rounds that do not wait, peers wait for each other only at the common end, and
-/// for the mean before a change of mode.
+/// True if some honest peer now waits for others at every step, so that one peer can stop all
+/// peers. In mixing, this depends on the settings revision, and hostile members can send revisions,
+/// too. In gossip, and in rounds that do not wait, peers wait for each other only at the common
+/// end, and for the mean before a change of mode.
 bool is_in_step(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -90,8 +91,8 @@ bool is_in_step(const Simulator& world) {
   return false;
 }
 
-/// Revokes hostile peers if is_in_step(), as operators do once they know which peer stops the
-/// swarm. Returns true if it did.
+/// If is_in_step(), revokes all hostile peers, as operators do once they know which peer stops the
+/// swarm, and returns true.
 bool revoke_hostile_in_step(Simulator& world) {
   if (!is_in_step(world)) return false;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -114,7 +115,7 @@ NodeOptions options_now(const Simulator& world, const std::vector<PeerNumber>& u
   return node;
 }
 
-/// The time until the end of the longest current job of a sound peer, among jobs of more than
+/// The time until the end of the longest current job of an honest peer, among jobs of more than
 /// `steps` steps.
 Duration wait_for_jobs(const Simulator& world, std::uint64_t steps) {
   Duration wait{};
@@ -239,8 +240,8 @@ bool loses_blocks(const Scenario& scenario) {
                              [](const LinkRule& link) { return link.quality.loss > 0; });
 }
 
-/// A sound peer that is about to end with the common model, or should do so by its clock or its
-/// judges' verdict. Returns nullopt if there is none.
+/// An honest peer that is about to end with the common model, or that should do so according to its
+/// clock or its judges' verdict. Returns nullopt if there is none.
 std::optional<PeerNumber> finishing_peer(const Simulator& world) {
   for (PeerNumber number = 0; number < world.size(); ++number) {
     const VirtualPeer& peer = world.peer(number);
@@ -267,7 +268,7 @@ std::optional<PeerNumber> await_end(Simulator& world) {
 }
 
 /// "joins": no peer is joining any more. If more than a third of all peers are making a mean, a
-/// newcomer without a model rightly waits for it. That may take any time over links that lose
+/// newcomer without a model rightly waits for it. The wait may take any time over links that lose
 /// blocks for good.
 std::optional<Violation> check_joined(const Simulator& world, const Scenario& scenario,
                                       const std::vector<PeerNumber>& up) {
@@ -332,8 +333,8 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
   world.run(world.now() + window);
   for (const PeerNumber number : up) {
     if (!trains(world, number) || (training < 2 && !lockstep)) continue;
-    // A switch counts as progress, because all peers make a mean for it. The new mode counts from
-    // 0.
+    // A switch counts as progress, because all peers make a mean for it. In the new mode,
+    // achieved() starts at 0.
     const bool has_switched = world.peer(number).node->switchable().present() != by[number];
     if (has_switched || achieved(world, number) > before[number]) continue;
     if (is_left_alone(world, number, up)) continue;
@@ -426,7 +427,7 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
 
 namespace {
 
-/// Removes the peers that a smaller world does not have from the scenario. If that leaves a rule
+/// Removes from the scenario all peers that a smaller world does not have. If a rule is then left
 /// without peers, the world is not legal.
 void keep_peers(Scenario& scenario, std::size_t peers) {
   const auto cut = [peers](PeerSet& set) {

@@ -67,7 +67,7 @@ std::string main_fields(const M& m) {
     text += main_fields(m.generation);
     for (std::size_t i = 0; i < m.generation.order.size(); ++i) {
       text += " " + name_of(m.generation.order[i]);
-      const bool is_odd = i >= m.generation.sources.size();  // Only from a hostile peer.
+      const bool is_odd = i >= m.generation.sources.size();  // Only a hostile peer sends this.
       if (is_odd || m.generation.sources[i] == m.generation.order[i]) continue;
       text += " (model from " + name_of(m.generation.sources[i]) + ")";
     }

@@ -1,4 +1,4 @@
-// Compares the certificates of virtual peers with what sound peers have signed.
+// Compares the certificates of virtual peers with the certificates that honest peers have signed.
 #include "sim/virtual/trust_invariants.hpp"
 
 #include <fmt/format.h>
@@ -16,12 +16,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time within which all peers must have news of certificates.
+/// Time within which all peers must have received news of certificates.
 constexpr Duration everywhere_within = 30s;
-/// Time within which due certificates are renewed.
+/// Time within which certificates that are due for renewal must be renewed.
 constexpr Duration renewed_within = 60s;
 
-/// Sound peers that are up and belong to the swarm.
+/// Honest peers that are up and belong to the swarm.
 std::vector<PeerNumber> members(const Simulator& world) {
   std::vector<PeerNumber> all;
   for (PeerNumber number = 0; number < world.size(); ++number) {
@@ -37,8 +37,8 @@ const Trust& trust_of(const Simulator& world, PeerNumber number) {
   return *world.peer(number).node->trust();
 }
 
-/// The first member that accepts the key but should not, or should but does not. Returns nullopt if
-/// there is none.
+/// The first member that accepts the key although `should_accept` is false, or refuses it although
+/// `should_accept` is true. Returns nullopt if there is none.
 std::optional<PeerNumber> unaware(const Simulator& world, PeerId key, bool should_accept) {
   for (const PeerNumber number : members(world)) {
     const bool accepts = trust_of(world, number).accepted(key_of(key)) != nullptr;
@@ -72,15 +72,15 @@ void TrustInvariants::after(const Simulator& world, PeerNumber peer) {
   if (!node || node->trust() == nullptr || world.is_hostile(peer)) return;
   const Trust& trust = *node->trust();
   if (std::exchange(seen_[peer], trust.changes()) == trust.changes()) return;
-  // "no stranger": sound peers have invited all admitted peers.
+  // "no stranger": honest peers have invited all admitted peers.
   for (const Certificate& one : trust.accepted()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (world.is_invited(id)) continue;
     fail(world, "no stranger",
          fmt::format("peer-{} lets {} in, which no sound peer has invited", peer, one.name));
   }
-  // "revoked by right": a key is revoked only if a sound peer with the right to revoke it has done
-  // so.
+  // "revoked by right": a key is revoked only if an honest peer with the right to do so has revoked
+  // it.
   for (const Revocation& one : trust.revocations()) {
     const PeerId id = world.signer(id_of(peer)).id_of(one.key);
     if (!trust.is_revoked(one.key) || world.revoker(id)) continue;
@@ -155,7 +155,7 @@ std::optional<Violation> check_invitations(Simulator& world) {
   }
   world.set_walls(certificate_lifetime_s * 9 / 10);
   world.run(world.now() + renewed_within);
-  // The peer may have ended because its budget is used up, and no other peer may be able to renew
+  // The peer may have ended because its budget is used up. Then perhaps no other peer can renew
   // certificates.
   if (world.peer(by).state != PeerState::up) return std::nullopt;
   for (const PeerNumber number : members(world)) {

@@ -23,8 +23,9 @@
 
 namespace gv {
 
-/// The event queue, and what a host does for each peer. Events and nodes are in simulator.cpp,
-/// links and lanes in world_links.cpp, processes in world_lives.cpp, faults in world_faults.cpp.
+/// The event queue, and the work that a host does for each peer. Events and nodes are in
+/// simulator.cpp, links and lanes in world_links.cpp, processes in world_lives.cpp, faults in
+/// world_faults.cpp.
 struct Simulator::World {
   struct Arrival {
     PeerNumber from = 0;
@@ -176,7 +177,7 @@ struct Simulator::World {
   Rng disk_draws;
   Time now{};
   std::uint64_t signing_secret;        ///< Secret of all stand-in signers.
-  std::vector<StandInSigner> signers;  ///< By peer.
+  std::vector<StandInSigner> signers;  ///< Indexed by peer number.
   std::vector<VirtualPeer> peers;
   std::vector<Machine> machines;
   std::vector<std::vector<Backlog>> backlogs;
@@ -194,8 +195,8 @@ struct Simulator::World {
   Rng ticket_draws;
   StandInSigner swarm_signer;               ///< Signs with the swarm's key.
   std::uint64_t wall_s = 1'700'000'000;     ///< Wall-clock time at the beginning, in seconds.
-  std::set<PeerId> invited;                 ///< All keys that a sound peer has certified.
-  std::map<PeerId, PeerNumber> revoked_by;  ///< The last sound revoker of each revoked key.
+  std::set<PeerId> invited;                 ///< All keys that honest peers have certified.
+  std::map<PeerId, PeerNumber> revoked_by;  ///< The last honest revoker of each revoked key.
   std::size_t running = 0;                  ///< Peers that are up or stopped.
   std::size_t starts_left = 0;              ///< Number of future fault events that start a peer.
   std::size_t wait_for = 1;
@@ -249,7 +250,8 @@ struct Simulator::World {
     return peers[number].incarnation == incarnation;
   }
 
-  /// Most events kept for a stopped process. Further events are lost, as from full sockets.
+  /// Largest number of events kept for a stopped process. Further events are lost, as with full
+  /// sockets.
   static constexpr std::size_t backlog_max = 100000;
 
   /// Keeps an event for a stopped peer. Returns false if the peer can handle it now.

@@ -47,7 +47,7 @@ Trust Simulator::World::trust_of(PeerNumber number) {
   return trust;
 }
 
-/// Lets a sound peer that no longer belongs to the swarm leave, as its host would.
+/// Lets an honest peer that no longer belongs to the swarm leave, as its host would.
 void Simulator::World::follow_trust(PeerNumber number) {
   const VirtualPeer& peer = peers[number];
   if (!peer.node || saboteurs.contains(number) || peer.node->is_leaving()) return;
@@ -70,8 +70,9 @@ std::optional<Certificate> Simulator::World::invite(PeerNumber by, const PeerKey
   return made;
 }
 
-/// Asks a running peer that may invite, and starts with its answer. If there is no answer, tries
-/// again later. Never asks a peer that has been revoked without knowing it.
+/// Asks a running peer with the right to invite for a certificate, and starts once the answer
+/// arrives. If there is no answer, tries again later. Never asks a peer that has been revoked but
+/// does not know it yet.
 void Simulator::World::join_by_ticket(PeerNumber number) {
   std::vector<PeerNumber> inviters;
   for (PeerNumber other = 0; other < peers.size(); ++other) {
@@ -157,8 +158,7 @@ bool Simulator::World::revoke_by(PeerNumber number, PeerId target) {
   return done;
 }
 
-/// Lets a hostile member, which may not invite, send false statements about keys that it signs
-/// itself.
+/// Lets a hostile member, which may not invite, sign and send false statements about keys.
 void Simulator::World::lie_about_certificates(PeerNumber number) {
   if (peers[number].state != PeerState::up || !ticket_draws.chance(0.5)) return;
   const Trust& trust = *peers[number].node->trust();

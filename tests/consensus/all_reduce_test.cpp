@@ -96,7 +96,7 @@ class Cluster {
  private:
   struct Link {
     std::deque<Transfer> transfers;
-    std::span<std::byte> place;  ///< The memory for the first transfer, if half of it has arrived.
+    std::span<std::byte> place;  ///< Memory for the first transfer, once its first half is in.
   };
 
   /// Delivers the first half of the link's next block, if its receiver has a place for it.
@@ -222,8 +222,8 @@ TEST_CASE("what sums without rounding is the serial sum bit for bit", "[allreduc
   Cluster cluster(
       {.generation = 99, .algorithm = algorithm, .buckets = buckets_of(elements, 3), .segment = 16},
       ranks, elements, Rng(ranks));
-  // The inputs are multiples of 2^-10 below 16. Sums of nine need 17 of the 24 bits, so nothing is
-  // rounded.
+  // The inputs are multiples of 2^-10 with magnitudes of at most 8. A sum of nine inputs needs 17
+  // of the 24 bits, so nothing is rounded.
   Rng rng(7);
   std::vector<float> expected(elements);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -498,7 +498,8 @@ TEST_CASE("sparse inputs make sparse pieces", "[allreduce][all_reduce]") {
   cluster.run();
   for (const AllReduce& part : cluster.parts) {
     REQUIRE(part.done());
-    // The sum of eight vectors has values at 22 % of its places. Each takes 6 bytes instead of 4.
+    // The sum of eight vectors has values at 22 % of its places. Each of these values takes 6 bytes
+    // instead of 4.
     CHECK(part.bytes_sent() < 2 * elements * sizeof(float) * 7 / 8 / 3);
     for (std::size_t i = 0; i < elements; ++i) {
       float sum = 0;

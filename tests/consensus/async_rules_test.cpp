@@ -1,4 +1,4 @@
-// Asynchronous DOWNPOUR in a star and through a tree, and slices, compared with serial references.
+// Asynchronous DOWNPOUR in stars and trees, and mixing in slices, compared with serial references.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <deque>

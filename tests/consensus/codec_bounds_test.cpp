@@ -25,7 +25,7 @@ MixRule remembering(const Codec& codec, TopologyKind topology) {
 TEST_CASE("a damped codec loses as little as one scale for all values can", "[unit]") {
   Rng rng(3);
   // One draw in four turns 0.5 into 2. So the result's squares sum to 4 + 2 + 1 on average, while
-  // those of the values sum to 5.25. The scale is therefore 5.25 / 7 of 2.
+  // those of the values sum to 5.25. The scale is therefore 2 * 5.25 / 7.
   const Codec ternary{.kind = CodecKind::terngrad, .damped = true};
   const Floats x = {1, -2, 0.5F, 0};
   for (int i = 0; i < 20; ++i) {
@@ -119,7 +119,7 @@ TEST_CASE("without memory noise leaves the floor that is said", "[unit]") {
   CHECK(std::isinf(floor_of_noise({.alpha = 0.5, .codec = Codec::qsgd8}, peers)));
 }
 
-/// Applies a remedy. If it offers an alternative after ", or ", `second` selects that one.
+/// Applies a remedy. If it offers an alternative after ", or ", `second` selects the alternative.
 MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
   const std::size_t other = remedy.find(", or ");
   std::string text = remedy;
@@ -143,7 +143,8 @@ MixRule remedied(MixRule rule, const std::string& remedy, bool second) {
 }
 
 /// True if the peers' mean comes close to the mean of their different targets, and the peers end no
-/// further apart than without mixing, where their squared spread would be 7/8 in each element.
+/// further apart than without mixing. Without mixing, their squared spread would be 7/8 in each
+/// element.
 bool trains(const MixRule& rule) {
   constexpr std::size_t elements = 128;
   const auto targets = drawn_models(peers, elements, 3);

@@ -137,7 +137,8 @@ TEST_CASE("a stream with another number of values is no top k") {
   Bytes bytes = encoded(codec, normals(100, rng), rng);
   Floats out(100);
   CHECK(decode(codec, bytes, out));
-  // The same bytes marked as another form, marked as another codec, or with indices out of order.
+  // The same bytes are refused if they are marked as another form or another codec, or if their
+  // indices are out of order.
   Bytes dense = bytes;
   dense[0] = std::byte{1};
   CHECK_FALSE(decode(codec, dense, out));

@@ -1,4 +1,5 @@
-// What each kind of lossy codec does to values: which it keeps, and how large the error is.
+// The effect of each kind of lossy codec on values: which values it keeps, and how large the error
+// is.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -45,8 +46,9 @@ TEST_CASE("signs lose exactly what their formula says") {
     REQUIRE(error == Approx((1 - delta) * squares(x)).epsilon(1e-6));
     left += error / squares(x) / 400;
   }
-  // Normally distributed values lose 1 - 2/pi. The loss of one vector varies by 0.015, and the mean
-  // of 400 losses by 0.0008. (A thousand values drawn by another program gave 0.3702.)
+  // Normally distributed values lose 1 - 2/pi of their sum of squares. The loss of one vector
+  // varies by 0.015, and the mean of 400 losses by 0.0008. (A thousand values drawn by another
+  // program gave 0.3702.)
   CHECK(left == Approx(1 - 2 / std::numbers::pi).margin(0.003));
 }
 

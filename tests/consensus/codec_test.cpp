@@ -28,7 +28,7 @@ std::vector<Codec> those(const std::function<bool(const CodecTraits&)>& wanted,
 bool is_only_unbiased(const CodecTraits& traits) { return !traits.lossless && traits.unbiased; }
 bool is_only_contractive(const CodecTraits& traits) { return !traits.lossless && traits.delta > 0; }
 
-/// The variance of each value of C(x) for an unbiased codec, by its formula.
+/// The variance of each value of C(x), by the formula for this unbiased codec.
 std::vector<double> variances_of(const Codec& codec, const Floats& x) {
   std::vector<double> variances;
   if (codec.kind == CodecKind::random_k) {

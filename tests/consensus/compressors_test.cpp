@@ -491,7 +491,7 @@ TEST_CASE("all peers draw the same values of a step and others in the next", "[u
   for (std::uint64_t step = 0; step < steps; ++step) {
     const auto own = make_compressor({.random_k_per_512 = 64}, size);
     const CompressionPlan plan = own->plan({.step = step, .shares = {1, 1}, .rank = step % 2});
-    REQUIRE(plan.elements == 64 + 64 + 35);  // Each block keeps an eighth; the last, 35 of 276.
+    REQUIRE(plan.elements == 64 + 64 + 35);  // Each block keeps an eighth: the last has 35 of 276.
     const auto decoded = own->decode(plan, encoded(*own, plan, gradient));
     if (step == 0) first.assign(decoded.begin(), decoded.end());
     if (step == 1) CHECK_FALSE(std::ranges::equal(decoded, first));

@@ -391,7 +391,8 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   const auto theirs = model_of(2);
   const auto bytes = std::as_bytes(std::span(theirs));
   TransferId id = exchange_id(peer(0), 1, 1);
-  // Sends three thirds in order and repeats each. Also tries to send the last one too early.
+  // Sends the three thirds in order and repeats each of them. Also tries to send the last one too
+  // early.
   const auto send = [&](const auto& receive) {
     const std::size_t third = bytes.size() / 3;
     for (const std::size_t at :

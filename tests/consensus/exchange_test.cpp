@@ -387,7 +387,7 @@ TEST_CASE("a finite model whose difference to ours is not finite is refused") {
   network.load(1, ours);
   REQUIRE(network.start(0, 1));
   network.deliver();
-  // The side that first has all of the other's model ends the exchange for both.
+  // The first side to receive the other's complete model ends the exchange for both.
   CHECK(network.at(0).count<ModelRefused>(Reason::not_finite) +
             network.at(1).count<ModelRefused>(Reason::not_finite) ==
         1);

@@ -13,8 +13,8 @@
 namespace gv {
 namespace {
 
-/// A question about network(), with the units that a group shares when it runs. The dense layers
-/// form a pair.
+/// A question about network() in which the members of a group can divide the two dense layers among
+/// themselves. These layers form a pair.
 SplitQuestion grouped_question(bool all_near, std::size_t samples) {
   SplitQuestion question{.layers = network(), .site = four_peers(all_near), .samples = samples};
   SplitLayer& wide = question.layers[2];

@@ -82,8 +82,8 @@ bool is_deterministic(const std::function<P()>& make, const std::vector<Input<P>
   return true;
 }
 
-/// True if two ticks at the same instant have the effect of one, and the deadline is in the future
-/// after them. This is checked after every input of the script. Time advances by `step`.
+/// True if two ticks at the same instant have the effect of one, and the deadline after these ticks
+/// lies in the future. This is checked after every input of the script. Time advances by `step`.
 template <class P>
 bool ticks_settle(P& protocol, const std::vector<Input<P>>& script, Duration step) {
   Time now{};

@@ -21,8 +21,9 @@ constexpr Duration tick = 5ms;
 
 PeerId id_of(std::size_t peer) { return PeerId{peer + 1}; }
 
-/// Peers that train by a ledger, in ticks of 5 ms. A peer sends its report when it changes and once
-/// a second. The report reaches the other peers after `late`. Peers exchange models now and then.
+/// Peers that train on leased data, in ticks of 5 ms. A peer sends its report whenever the report
+/// changes, and once a second. The report reaches the other peers after `late`. Peers exchange
+/// models now and then.
 class Swarm {
  public:
   Swarm(std::vector<double> paces, std::uint64_t chunks, Duration late = 50ms)
@@ -401,7 +402,8 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.part_of(PeerId{1}).leased == 4);
   CHECK(ledger.leased() == 4);
   CHECK(ledger.part_of(PeerId{9}).done == 0);
-  // Of our own chunks, four seconds' work is leased. One chunk of it is trained and then kept.
+  // We lease chunks for four seconds of our own work. A chunk that we have trained counts as done
+  // only after the call of kept().
   REQUIRE(ledger.next(Time(1s), 1));
   CHECK(ledger.own_part().leased == 4);
   CHECK(ledger.leased() == 8);

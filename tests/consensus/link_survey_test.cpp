@@ -1,4 +1,5 @@
-// Which peer probes which and when, what is measured, and what happens to unanswered probes.
+// The order and times of probes, the figures that are measured, and the treatment of unanswered
+// probes.
 #include "consensus/generation/link_survey.hpp"
 
 #include <algorithm>

@@ -18,8 +18,8 @@ using members::peer_of;
 using members::peers_below;
 using members::suspicion_longest;
 
-/// Number of periods after a death until all peers know of it: up to the first probe of the dead
-/// peer (SWIM 4.3), then the suspicion, then the time to spread.
+/// Largest number of periods from a death until all peers have noticed it: the time to the first
+/// probe of the dead peer (SWIM 4.3), the suspicion, and the time for the news to spread.
 double death_known_within(int peers) { return 2 * peers - 1 + suspicion_longest(peers) + 10; }
 
 Cluster settled_cluster(int peers, std::uint64_t seed, double loss = 0) {

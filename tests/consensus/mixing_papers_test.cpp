@@ -214,8 +214,9 @@ TEST_CASE("push-sum by samples comes to the mean over samples, with steps to its
     MixingLab lab(rule, models, 1, samples);
     lab.rounds(400);
     for (const Vector& x : lab.models()) CHECK(largest_difference(x, mean) < 1e-9);
-    // Every peer's own optimum is its initial model, so the common optimum is the same mean. The
-    // bias is proportional to the learning rate, so it shrinks as the rate falls.
+    // Every peer's own optimum is its initial model, so the common optimum is the mean of the
+    // initial models. The bias is proportional to the learning rate, so it shrinks as the rate
+    // falls.
     MixingLab steps(rule, models, 1, samples);
     const auto gradient = [&](std::size_t peer, const Vector& x) {
       Vector g(3);

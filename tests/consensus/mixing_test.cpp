@@ -179,8 +179,8 @@ TEST_CASE("a huge message leaves the model and all that is kept within the bound
       CHECK(is_within(ours.kept(kept.name), kept.most));
       was_moved = was_moved || !is_within(x, 100);
     }
-    // A memory needs up to two rounds to know the neighbour. Here the neighbour starts from scratch
-    // in each round.
+    // A memory needs up to two rounds to learn a neighbour's model. Here the neighbour starts from
+    // scratch in each round.
     if (kept.rule.memory == MixMemory::none) CHECK(was_moved);
   }
 }

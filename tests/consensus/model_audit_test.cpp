@@ -33,8 +33,8 @@ TEST_CASE("a peer with another model than most is odd") {
   CHECK(odd({a, b, c, d}, {7, 7, 7, 7}) == Peers{});
   CHECK(odd({a, b, c, d}, {7, 7, 8, 7}) == Peers{c});
   CHECK(odd({a, b, c, d}, {8, 7, 9, 7}) == Peers{a, c});
-  // If groups are equally large, the one with the lowest rank wins, not the one with the smallest
-  // id or fingerprint.
+  // If groups are equally large, the one that contains the lowest rank wins, not the one with the
+  // smallest id or fingerprint.
   CHECK(odd({d, a}, {9, 2}) == Peers{a});
   CHECK(odd({c, a, b, d}, {2, 1, 1, 2}) == Peers{a, b});
   CHECK(odd({a}, {3}) == Peers{});

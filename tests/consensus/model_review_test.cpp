@@ -99,7 +99,7 @@ TEST_CASE("a model of ordinary length from elsewhere is doubtful", "[unit]") {
 TEST_CASE("to a single witness a model is sound after a time apart, and an unrelated one is not",
           "[unit]") {
   const Model honest = trained();
-  for (const double share : {0.3, 0.8}) {  // Fractions of the norm, a third below and above 0.5.
+  for (const double share : {0.3, 0.8}) {  // Fractions of the norm, well below and above 0.5.
     const Model model = moved(honest, 10 * share, 4);
     Judged judged(model, {near});
     judged.answer(near, honest, 0.1F);

@@ -113,7 +113,7 @@ class Company {
   Vector& model(std::size_t peer) { return everybody_[peer].x; }
 
   std::size_t refused = 0;
-  std::map<MixForm, int> sent;  ///< Messages sent by all peers to each receiver, by form.
+  std::map<MixForm, int> sent;  ///< Number of messages sent, by form; one for each receiver.
 
  private:
   struct One {
@@ -233,7 +233,7 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   CHECK(company.sent[MixForm::whole] == 12);
   CHECK(company.sent[MixForm::hello] == 0);
   const auto all = [] { return true; };
-  // Runs rounds of a new generation and counts the messages that contain a whole reference.
+  // Runs rounds of a new generation and counts the messages that contain a complete reference.
   const auto wholes_in = [&](const std::vector<std::size_t>& present) {
     company.begin(present);
     company.sent.clear();

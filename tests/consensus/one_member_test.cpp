@@ -516,8 +516,8 @@ TEST_CASE("a peer that is probed for another one answers with a statement that i
   REQUIRE(later);
   CHECK(is_later_statement(*later, before));
   CHECK(is_signed(*later, signer_of(before.id)));
-  // One new statement serves all peers that ask. A version that we have not reached changes
-  // nothing.
+  // One new statement serves all peers that ask. A request for a version that we have not reached
+  // changes nothing.
   CHECK(stated(before.version) == later);
   CHECK(stated(before.version + 1000) == later);
   // A helper passes on the version number that the asker knows.

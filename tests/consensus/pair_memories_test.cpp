@@ -83,7 +83,7 @@ TEST_CASE("a pair's largest tenths bring its models together as their bound says
   network.load(0, model_of(1));
   network.load(1, model_of(2));
   exchange(network, 0, 1);
-  // The first exchange sends whole models, so both peers are at the mean.
+  // The first exchange sends complete models, so both peers are at the mean.
   CHECK(distance(network.at(0).model, network.at(1).model) < 1e-5);
   Rng rng(7);
   move(network, 0, rng, 1);

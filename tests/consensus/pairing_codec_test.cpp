@@ -52,7 +52,7 @@ float decoded_value(Codec codec, std::uint16_t half) {
   return value;
 }
 
-/// A 16-bit format, described by its definition.
+/// A 16-bit floating-point format, and the numbers that define it.
 struct Format {
   Codec codec;
   int mantissa;        ///< Number of stored mantissa bits.

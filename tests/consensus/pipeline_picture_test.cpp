@@ -1,4 +1,5 @@
-// Pictures of small schedules: texts character by character, SVG by the number of boxes.
+// Pictures of small schedules. Texts are compared character by character, and SVG images by their
+// number of boxes.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>

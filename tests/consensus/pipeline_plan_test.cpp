@@ -328,8 +328,8 @@ TEST_CASE("two that carry a stage alone exchange them if that is worth it") {
   // The gain is less than 15 %: stage 1 takes 4 / 0.9 instead of 4.
   carriers[1].speed = 0.9;
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // map_stages() takes the better of a move and an exchange. A move gives the slowest stage four
-  // peers; an exchange gives it the fast one.
+  // map_stages() takes the better of a move and an exchange. A move would give the slowest stage a
+  // second peer, which halves its time. An exchange gives it the fast peer, which gains more.
   carriers = peers_of_speeds({1, 1, 8, 1});
   give(carriers, {{0}, {1}, {2}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {2}, {1}, {2}});
@@ -386,7 +386,7 @@ TEST_CASE("a pinned peer carries its stage and others carry it while the peer is
   carriers[0].pin = 0;
   give(carriers, {{}, {0, 1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
-  // The same holds if the pinned peer has the stage from a checkpoint, unless a plan decides.
+  // The same holds if the pinned peer already has the stage, unless `balances` is false.
   give(carriers, {{0}, {0, 1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds, false) == Map{{0}, {0, 1}, {2}});

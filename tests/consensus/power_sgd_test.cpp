@@ -203,7 +203,8 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
     }
     remembered = peers.mean_memory();
     for (std::size_t i = 0; i < mean.size(); ++i) {
-      // The margin allows for rounding means of products of values up to 10 to float.
+      // The margin allows for rounding to float. The rounded means are of products of values up to
+      // 10.
       REQUIRE(remembered[i] == Approx(mean[i] - out[i]).margin(2e-5));
     }
   }

@@ -98,8 +98,8 @@ class Executor {
   const Vectors<T>& values() const { return values_; }
 
  private:
-  /// How many more elements of a step can be done now, given the rank's earlier steps and the
-  /// message.
+  /// How many more elements of a step can be done now, given the progress of the rank's earlier
+  /// steps and of the message that the step receives.
   std::size_t elements_ready(std::size_t rank, std::size_t index, Order order) const {
     const ReduceStep& step = plans_[rank][index];
     const std::size_t from = step.range.begin + done_[rank][index];

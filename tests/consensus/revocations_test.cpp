@@ -47,7 +47,7 @@ TEST_CASE("a peer cannot revoke the one that its own right comes from") {
   const Problems problems = swarm.revoke(2, "peer-2");
   REQUIRE(problems.size() == 1);
   CHECK(problems[0].reason.find("right to invite comes from it") != std::string::npos);
-  // If such a revocation is made anyway, it does not count.
+  // If a revocation without the right to revoke is sent anyway, it does not count.
   Effects out;
   swarm.holders[0].trust->receive(
       swarm.now, PeerId{3},
@@ -220,7 +220,7 @@ TEST_CASE("two peers that revoke each other in a partition are both out in the e
   for (const bool have_company : {false, true}) {
     TrustSwarm swarm(have_company ? 6 : 4);
     for (std::size_t i = 1; i < swarm.holders.size(); ++i) {
-      // In the swarm of four, the last peer takes part but may not sign.
+      // In the swarm of four, the last peer is a member but may not sign.
       REQUIRE(swarm.invite(0, i, have_company || i < 3));
     }
     swarm.pass(4);
@@ -243,7 +243,7 @@ TEST_CASE("three peers that revoke each other in a circle are all out") {
   TrustHolder holder(50);
   hear(holder, {revoked_by(1, 2), revoked_by(2, 3), revoked_by(3, 1)});
   for (const std::uint64_t peer : {1, 2, 3}) CHECK(holder.trust->is_revoked(key_of(peer)));
-  // A revocation that no peer contests breaks the circle.
+  // A revocation that no peer contests breaks the circle of mutual revocations.
   hear(holder, {revoked_by(999, 1)});
   CHECK(holder.trust->is_revoked(key_of(1)));
   CHECK_FALSE(holder.trust->is_revoked(key_of(2)));
@@ -268,7 +268,7 @@ TEST_CASE("a revocation that others have believed holds although its issuer is r
   swarm.away = {0};
   REQUIRE(swarm.revoke(1, "peer-6").empty());
   swarm.pass(60);
-  // The third peer revokes the issuer of that revocation.
+  // The third peer revokes the issuer of the revocation that the other peers have just accepted.
   swarm.act(3, [&](Trust& trust, const View& live, Effects& out) {
     trust.receive(swarm.now, PeerId{3},
                   {.held = {}, .certificates = {}, .revocations = {revoked_by(3, 2)}}, live, out);
@@ -289,7 +289,8 @@ TEST_CASE("a revoked peer that comes back finds no one who signs its revocations
   REQUIRE(swarm.revoke(3, "peer-2").empty());
   swarm.pass(60);
   swarm.away = {0};
-  // The thief shows the third peer a revocation of the fourth before the other peers can speak.
+  // The thief shows the third peer a revocation of the fourth before the other peers can report
+  // that the thief is revoked.
   swarm.act(2, [&](Trust& trust, const View& live, Effects& out) {
     trust.receive(
         swarm.now, PeerId{2},

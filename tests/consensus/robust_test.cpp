@@ -418,8 +418,8 @@ TEST_CASE("neighbours that are late do not let the few that came take over") {
 TEST_CASE("a neighbour whose message is no model is one of the hostile") {
   Rng rng(22);
   const Scene scene = random_scene(5, 20, rng);
-  // Three of the eight neighbours may be hostile, and the three refused ones have proved that they
-  // are.
+  // Three of the eight neighbours may be hostile. If three have been refused, they are the hostile
+  // ones.
   CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 3}) ==
         scene.change({.kind = GuardKind::trimmed_mean, .hostile = 0}));
   CHECK(scene.change({.kind = GuardKind::trimmed_mean}, {.refused = 1}) ==

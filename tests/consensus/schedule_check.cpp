@@ -16,7 +16,7 @@ using Action = PipelineAction;
 /// People would not read a longer list of problems to its end.
 constexpr std::size_t problems_max = 20;
 
-/// (micro-batch, stage)
+/// A pass, as its micro-batch and its stage.
 using Pass = std::pair<std::uint32_t, std::uint32_t>;
 
 /// Progress of a micro-batch in a stage.

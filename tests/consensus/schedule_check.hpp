@@ -19,11 +19,11 @@ struct PipelineLimits {
   std::size_t channel = 0;
 };
 
-/// Lists everything that is wrong with a schedule from any source; empty if it is sound:
+/// Lists everything that is wrong with a schedule from any source. Empty if these conditions hold:
 ///
 /// - every micro-batch goes forward and back once through every stage, at the same worker, with the
-///   same version of the parameters (a backward pass is whole or in both parts);
-/// - every gradient is in exactly one update, and updates come when `accumulate` says;
+///   same version of the parameters (a backward pass may be split into its two parts);
+/// - every gradient is in exactly one update, and updates come as often as `accumulate` requires;
 /// - the version of the parameters that an instruction asks for was made before the instruction;
 /// - the lists end although workers wait for each other: there are no cycles, not even through
 ///   full channels;

@@ -115,7 +115,7 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
   // With nnz of N values stored and v bytes for a value, the vector becomes dense if nnz (2 + v) +
-  // 4 > N v. The 4 is the count of the block.
+  // 4 > N v. The 4 bytes hold the block's count.
   if (codec == Codec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
   if (codec == Codec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
 }

@@ -24,7 +24,7 @@ std::vector<SplitGroup> fastest_of(const SplitSite& site) {
   return groups;
 }
 
-/// All plans that the search chooses from, found by trying every state of every layer.
+/// The result of trying every state of every layer: all plans from which the search may choose.
 struct Tried {
   std::size_t plans = 0;
   std::vector<double> seconds;  ///< Times of the two best plans in seconds.

@@ -13,7 +13,8 @@
 namespace gv {
 namespace {
 
-/// Beyond a bound by this fraction, the recursions below grow within their number of steps.
+/// If a setting exceeds its bound by this fraction, the recursions below grow within their number
+/// of steps.
 constexpr double beyond = 0.01;
 
 /// Iterates x_(t+1) = x_t - pull x_(t - delay) from 1. Returns true if x ends further from 0 than

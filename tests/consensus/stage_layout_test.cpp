@@ -104,7 +104,7 @@ std::vector<double> drawn_speeds(Rng& rng, std::size_t peers) {
   return speeds;
 }
 
-/// The peers' answers to the ballot after the one that gave them these parts.
+/// The peers' answers to the next ballot after they were given these parts.
 std::vector<StageOffer> offers_after(const std::vector<StageAssignment>& assignments,
                                      const std::vector<double>& speeds) {
   std::vector<StageOffer> offers;
@@ -199,7 +199,7 @@ TEST_CASE("replicas sum their gradients at the end of a predicted step", "[unit]
   const SplitLink link{.latency_s = 0, .bytes_per_s = 4000};
   const StageLayout both = alone({{0}, {0}});
   CHECK(predicted_step(both, costs, site_of({1, 1})) == Approx(4));
-  // Two gathers of 1000 floats. Each of the two peers has half of them.
+  // There are two gathers of 1000 floats, and each of the two peers holds half of the floats.
   CHECK(predicted_step(both, costs, site_of({1, 1}, link)) == Approx(4 + 2 * 0.5));
 }
 
@@ -304,8 +304,8 @@ TEST_CASE("a plan depends on speeds and not on the order of peers", "[unit]") {
     };
     const double first = predicted();
     rng.shuffle(std::span(speeds));
-    // With more than four peers not all orders are searched. The peers' numbers decide which ones
-    // are.
+    // With more than four peers, only some orders are searched, and the peers' numbers decide
+    // which.
     CHECK(predicted() == Approx(first).epsilon(worth_changing));
   }
 }

@@ -425,10 +425,10 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
   CHECK(resume(Time(27min), 128));
   CHECK_FALSE(resume(Time(29min), 128));
   CHECK(server.held() == 0);
-  // The server tells the peer, so that it need not wait for a timeout.
+  // The server sends an abort, so that the peer need not wait for a timeout.
   REQUIRE(out.messages.size() == 1);
   CHECK(std::get<Abort>(out.messages[0].message).id == request.id);
-  // A peer is told nothing about downloads that are not its own.
+  // A peer gets no answer about downloads that are not its own.
   out = {};
   server.receive(Time(30min), peer(2), Resume{request.id, 128}, out);
   CHECK(out.messages.empty());

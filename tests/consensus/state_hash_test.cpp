@@ -1,4 +1,4 @@
-// Hashes of states: what they cover, what they leave out, and fields that cannot be forgotten.
+// Hashes of states: what they cover, what they leave out, and how forgotten fields are prevented.
 #include "base/state_hash.hpp"
 
 #include <catch2/catch.hpp>

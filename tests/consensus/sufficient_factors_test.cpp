@@ -29,8 +29,8 @@ std::vector<DensePlace> layers() {
 std::vector<float> drawn_gradient(Rng& rng, std::size_t share) {
   std::vector<float> gradient(elements);
   for (float& value : gradient) value = static_cast<float>(rng.normal());
-  // The space after the factors keeps its old contents, which must not matter. NaN would show if it
-  // did.
+  // The space after the factors keeps its old contents, which must not be used. NaNs there would
+  // reveal any use.
   std::fill(gradient.begin() + static_cast<std::ptrdiff_t>(first + share * (7 + 53)),
             gradient.begin() + static_cast<std::ptrdiff_t>(first + 7 * 53), NAN);
   return gradient;

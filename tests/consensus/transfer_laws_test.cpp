@@ -51,7 +51,8 @@ Offer sound_offer(std::uint64_t number) {
 const TransferId own{peer(0), 1, 1};
 const TransferId own_state = state_id(peer(0), 1, 1);
 
-/// The initiator of an exchange with peer 1, and then the responder to peer 1.
+/// Inputs to a peer that first initiates an exchange with peer 1, and then responds to one from
+/// peer 1.
 std::vector<Input<Exchanging>> exchange_script() {
   const auto block = [](TransferId id) {
     return [id](Exchanging& m, Effects& out) {
@@ -70,7 +71,7 @@ std::vector<Input<Exchanging>> exchange_script() {
           exchange_hears(1, Commit{sound_offer(1).id})};
 }
 
-/// Serves peer 2 and downloads from peer 1.
+/// Inputs to a peer that serves peer 2 and downloads from peer 1.
 std::vector<Input<Fetching>> fetch_script() {
   return {[](Fetching& m, Effects& out) { m.fetch.want(Time{}, {peer(1)}, out); },
           fetch_hears(2, StateRequest{.id = state_id(peer(2), 9, 1), .layout_hash = 7}),

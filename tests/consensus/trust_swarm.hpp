@@ -198,7 +198,7 @@ inline std::vector<Fact> hear(TrustHolder& holder, std::vector<Certificate> cert
   return out.facts;
 }
 
-/// Like the function above, for revocations.
+/// Gives a peer revocations that another peer sends. Returns the facts that the peer reports.
 inline std::vector<Fact> hear(TrustHolder& holder, std::vector<Revocation> revocations,
                               Time now = {}) {
   Effects out;

@@ -42,7 +42,7 @@ TEST_CASE("a clock that is wrong for a while makes a peer forget nothing") {
   CHECK(trust.revocations() == revocations);
   pass_with(right_s, std::chrono::minutes(5));
   CHECK(swarm.accepts(1, 0));
-  // A time that the clock keeps showing is believed.
+  // A time is believed if the clock keeps showing it.
   pass_with(right_s + 10 * certificate_lifetime_s, std::chrono::hours(2));
   CHECK(trust.revocations().empty());
 }

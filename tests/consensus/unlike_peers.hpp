@@ -93,7 +93,7 @@ inline bool keeps_pins(const std::vector<std::vector<std::size_t>>& stages,
   });
 }
 
-/// For each stage, the peers that take part in all of its layers.
+/// For each stage, the peers that work on all of its layers.
 inline std::vector<std::vector<std::size_t>> peers_of_stages(const SplitPlan& plan) {
   std::vector<std::vector<std::size_t>> stages;
   for (const SplitStage& stage : plan.stages) {

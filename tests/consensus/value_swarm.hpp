@@ -107,8 +107,8 @@ class ValueSwarm {
 
 /// Runs two swarms with one seed and one with another, and compares all states that occur: equal
 /// states must have equal hashes, and different states different hashes. Then lets a copy run
-/// ahead. This must leave the original alone, and the original must later do the same. `make(seed)`
-/// makes a swarm.
+/// ahead. The copy must not affect the original, which must later behave in the same way.
+/// `make(seed)` makes a swarm.
 template <class Make>
 void check_values(Make make) {
   auto swarm = make(1);

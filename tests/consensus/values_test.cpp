@@ -76,7 +76,7 @@ struct AgreeingPeer {
   }
   void advance(Time now, Effects& out) {
     agreement.tick(now, EveryPeer(), out);
-    // The generation ends now and then, so that ballots keep going.
+    // The generation ends now and then, so that new ballots are held.
     if (is_due(now, 40)) agreement.disturb(now, {}, out);
   }
 };

@@ -74,7 +74,7 @@ template <class Call>
 void AgreementWorld::feed(std::size_t number, Call call) {
   Effects out;
   call(*peers_[number].agreement, out);
-  // Decisions shown to other peers change nothing if every proposer is sound.
+  // Decisions shown to other peers change nothing if every proposer is honest.
   std::erase_if(out.messages, [](const Outgoing& outgoing) {
     return std::holds_alternative<Decided>(outgoing.message);
   });
@@ -252,7 +252,7 @@ void AgreementWorld::apply(const Move& move) {
 }
 
 /// Checks a peer that belongs to a running generation and has promised to begin it, but has not
-/// begun it yet. Such a peer must not have a result that the generation does not know. (A peer
+/// begun it yet. Such a peer must not have a result that is missing from the generation. (A peer
 /// whose answer came too late is not in the generation, and may have such a result.)
 void AgreementWorld::check_results() {
   for (const Peer& running : peers_) {

@@ -20,7 +20,7 @@ constexpr const char* usage =
     "             agreement: --steps N --ballots N; exchange: --starts N;\n"
     "             transfer: --changes N (of the sources' states) --wants N (downloads)\n";
 
-/// The command line. Bounds that are not given have their large values.
+/// The command line. Bounds that are not given keep the values below.
 struct Request {
   std::string world;
   Limits limits;

@@ -14,7 +14,7 @@
 
 namespace gv::explore {
 
-/// What may happen next in a world.
+/// One event that may happen next in a world.
 struct Move {
   enum class Kind {
     deliver,     ///< Message `number` arrives.

@@ -19,7 +19,7 @@
 
 namespace gv::fuzz {
 
-/// Number of peers in a swarm. The list has one more peer, which never appears.
+/// Number of peers in a swarm. The allow-list has one more peer, which never appears.
 inline constexpr std::size_t swarm_peers = 4;
 inline constexpr std::size_t listed_peers = swarm_peers + 1;
 
@@ -32,7 +32,7 @@ struct PeerKind {
 };
 const std::vector<PeerKind>& peer_kinds();
 
-/// The id under which others authenticate the peer with that number.
+/// The id under which others authenticate peer `number`.
 PeerId listed_id(std::size_t number);
 
 /// Everything that a peer sends to others.

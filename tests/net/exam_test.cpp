@@ -139,7 +139,7 @@ TEST_CASE("a guest asks for an exam only with a ticket that is good") {
   }
   CHECK(peer.calls.empty());
   CHECK(peer.links->counters().refused >= 3);
-  // Their attempts have used up none of the budget.
+  // The guests' failed attempts have used up none of the budget.
   peer.admits_guests = true;
   Asker welcome(peer, guest);
   welcome.ask(ExamRequest{.number = 2});

@@ -202,7 +202,7 @@ bool has_part_of(std::string_view bytes, std::string_view secret) {
   return false;
 }
 
-/// A ticket's secret, the keys that follow from the secret, and the secret as texts.
+/// A ticket's secret, the keys that follow from the secret, and the secret in several text forms.
 std::vector<std::string> secrets_of(const Ticket& ticket) {
   const KeyPair guest = guest_keys(ticket);
   const CurveKeyPair curve = curve_keys(guest);

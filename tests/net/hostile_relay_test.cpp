@@ -181,7 +181,7 @@ TEST_CASE("a hostile relay sees ciphertext and cannot change a byte", "[unit]") 
 TEST_CASE("a relay that meets two peers as somebody else gets no lane", "[unit]") {
   LinkedPeers peers(3, {});
   HostileRelay relay(peers.io());
-  // The two ends are told different partners, so their secrets differ.
+  // The two ends are given different partners, so their secrets differ.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(2), 5));
   peers[2].lanes->receive_relay(peer(0), relay.offer(peer(2), peer(1), 5));
   REQUIRE(peers.until([&] { return !peers[0].refused.empty() || !peers[2].refused.empty(); }));
@@ -265,7 +265,7 @@ TEST_CASE("a relay is taken for no other peer whatever numbers it draws", "[unit
     relay.withhold();
     BulkLanes& lanes = *peers[0].lanes;
     for (int step = 0; step < 8; ++step) {
-      // There are few numbers, so each one stands for several things.
+      // There are few numbers, so the same number is used for several things.
       const std::uint64_t number = 80 + rng.below(4);
       switch (rng.below(4)) {
         case 0:

@@ -160,7 +160,7 @@ class Beset {
     });
     auto last = std::chrono::steady_clock::now();
     until([&] {
-      // A thousand connections a second. If this process was held up, it does not catch up.
+      // Open a thousand connections a second. After a delay of this process, do not catch up.
       if (std::chrono::steady_clock::now() - last >= std::chrono::milliseconds(1)) {
         beset(1, first);
         last = std::chrono::steady_clock::now();

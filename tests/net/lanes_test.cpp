@@ -304,7 +304,8 @@ TEST_CASE("what is lent stays until the partner is done with it") {
   swarm.send(0, 1, {lent, std::span(*lent)}, 1);
   REQUIRE(swarm.until([&] { return swarm[1].received[peer(0)].size() == lent->size(); }));
   CHECK(kept);
-  // The lane carries no other record that could bring the report that the blocks were read.
+  // No other record travels on the lane, so the report that the blocks were read must be sent by
+  // itself.
   CHECK(swarm.until([&] { return lent.use_count() == 1; }));
   CHECK(std::ranges::equal(swarm[1].received[peer(0)], *lent));
   swarm[1].received.clear();

@@ -181,7 +181,8 @@ TEST_CASE("a message counts for its connection where an earlier one had the same
   connections.heard(message, sender);
   connections.tick(Time{});
   CHECK(connections.size() == 1);
-  // The report of its acceptance comes late and must not make the connection a stranger again.
+  // The report that the connection was accepted comes late. It must not make the connection a
+  // stranger again.
   connections.opened(descriptor, Time{});
   connections.tick(Time{11s});
   connections.tick(Time{11s});

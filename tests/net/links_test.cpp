@@ -546,7 +546,7 @@ TEST_CASE("a connection to a control port that stays silent is left to the syste
     ::pollfd wait{.fd = socket.native_handle(), .events = POLLIN, .revents = 0};
     return ::poll(&wait, 1, patience_ms) > 0;
   };
-  // On a busy machine the second may have passed before the test looks.
+  // On a busy machine, too much time may pass before the test looks, so it tries several times.
   bool is_decided = false;
   for (int attempt = 0; attempt < 10 && !is_decided; ++attempt) {
     asio::io_context io;

@@ -59,7 +59,8 @@ TEST_CASE("of any drawn arrivals only one of the source with the most gives way,
           CHECK(from(here, each.source) <= most);
           if (from(here, each.source) == most && now - each.since >= few.grace) old_ones = true;
         }
-        // A connection within its grace period gives way only if no other has passed its own.
+        // A connection within its grace period gives way only if no other connection has passed its
+        // own grace period.
         if (now - left.since < few.grace) CHECK_FALSE(old_ones);
         here.erase(*gone);
       }

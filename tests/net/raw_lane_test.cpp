@@ -1,4 +1,5 @@
-// Lanes whose other end is a bare connection, which may read slowly or send what no peer sends.
+// Lanes whose other end is a bare connection, which may read slowly or send bytes that no peer
+// would send.
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -1,4 +1,4 @@
-// The rules for what others may say about a peer.
+// The rules for statements that others may make about a peer.
 #include "net/roster.hpp"
 
 #include <catch2/catch.hpp>

@@ -478,7 +478,7 @@ TEST_CASE("numbers in reports of work take as many bytes as they need, and no mo
   frame[at + 9] = std::byte{2};
   CHECK(mentions(decode(frame), "more than 64 bits"));
 
-  // The length of the list of done chunks follows three numbers, a flag and the whole chunks.
+  // The length of the list of done chunks follows three numbers, a flag and the field `whole`.
   frame = frame_of({.ledger = LedgerEntry()});
   frame[at + 6] = std::byte{100};
   CHECK(mentions(decode(frame), "needs 100 more bytes where 14 are left"));

@@ -89,8 +89,8 @@ TEST_CASE("beside programs that compute it is slept, for longer each time that t
     CHECK(spin_wait.is_awake(now));
     give_way(4ms);
   }
-  // For a long time no other program was found. So programs count as gone, and detection starts
-  // from the beginning.
+  // No other program was found for a long time, so other programs count as gone, and detection
+  // starts from the beginning.
   now += 3200ms + 3201ms;
   for (int count = 0; count < 10; ++count) {
     CHECK(spin_wait.is_awake(now));

@@ -161,7 +161,7 @@ class Agreeing {
     std::optional<Time> newcomers;
     std::set<std::uint64_t> left;         ///< Generations that the peer has left.
     GenerationId answered;                ///< Newest ballot answered in this incarnation.
-    std::optional<ModelVersion> version;  ///< The version that the peer gave in that answer.
+    std::optional<ModelVersion> version;  ///< The version in the peer's newest answer.
   };
 
   static PeerId id_of(std::size_t i) { return PeerId{i + 1}; }

@@ -1,5 +1,5 @@
 // The agreement by itself. In random networks all peers that run a generation run the same one, and
-// in the end it contains all peers. In scripts the agreement sends the required messages.
+// in the end it contains all peers. In scripted cases, the agreement sends the required messages.
 #include "consensus/generation/agreement.hpp"
 
 #include <algorithm>
@@ -200,7 +200,7 @@ TEST_CASE("a peer whose ballot is void sends no answer to itself", "[unit]") {
   first.tick(Time(0s), planner, out);
   const GenerationId later{first.promised().number + 1, 0, PeerId{2}};
   first.receive(Time(1ms), PeerId{2}, Message(Preempted{later}), planner, out);
-  // The first peer waits for the later ballot. News of its peers does not change that.
+  // The first peer waits for the later ballot. News of other peers does not shorten the wait.
   first.set_candidates(Time(2ms), {PeerId{1}, PeerId{2}, PeerId{3}});
   Effects waits;
   for (Time now(2ms); now < Time(1s); now = first.deadline()) first.tick(now, planner, waits);
@@ -406,7 +406,8 @@ TEST_CASE("peers of a pipeline that all leave end at the newest version of which
     peer.set_candidates(Time{}, both);
     return peer;
   };
-  // Both have done their part of the eighth step, but the second does not know that the first has.
+  // Both peers have done their part of the eighth step, but the second peer does not know that the
+  // first has done so.
   Agreement first = leaving(0, eighth, {eighth});
   Agreement second = leaving(1, seventh, {seventh, eighth});
   Effects out;

@@ -1,5 +1,5 @@
-// Whole swarms of peers without a model, whose programs average arrays: modes, memberships and
-// replicas, on a network that delivers at once and in order.
+// Swarms of peers without a model, whose programs average arrays. Each peer has its real mode,
+// membership and replica. The network delivers at once and in order.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -56,7 +56,7 @@ struct Averager {
                 signer_of(self), Rng(1)),
         replica(calls.learner(), 0) {}
 
-  /// The program gives an array, which stays in the same place, and continues.
+  /// The program contributes an array, which stays at the same address, and continues.
   std::uint64_t give(Array values, float weight = 1) {
     Array& array = arrays.emplace_back(std::move(values));
     return calls.give(
@@ -121,7 +121,7 @@ struct Swarm {
   Averager& at(std::uint64_t peer) { return *peers.at(PeerId{peer}); }
 
   /// Delivers everything and runs all jobs that can run, while two seconds pass. Stops early once
-  /// `is_enough`.
+  /// `is_enough` returns true.
   void settle(const std::function<bool()>& is_enough = [] { return false; }) {
     for (int round = 0; round < 400 && !is_enough(); ++round) {
       now += std::chrono::milliseconds(5);
@@ -288,7 +288,8 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
-  // There is no mean if the hostile peer's own, correct code adds the values first.
+  // There is no mean if the values are first added by the hostile peer's own code, which is
+  // correct.
   std::size_t witnesses = 0;
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {
     Swarm swarm(4);

@@ -52,7 +52,7 @@ TEST_CASE("twelve different mistakes are all listed with place and reason and re
   const std::string path = std::string(GRAPEVINE_SOURCE_DIR) + "/tests/bad_configs/twelve.toml";
   const Problems problems = parse_config_file(path).problems;
   INFO(lines(problems));
-  // The line, the end of the place, and parts of the reason and the remedy.
+  // The expected line, the end of the place, and parts of the reason and of the remedy.
   struct Expected {
     int line;
     std::string key, reason, remedy;

@@ -1,4 +1,4 @@
-// What engines' environment variables say about a peer's place in a cohort.
+// A peer's place in a cohort, as read from the environment variables of engines.
 #include "peer/host/engines.hpp"
 
 #include <catch2/catch.hpp>

@@ -50,7 +50,7 @@ struct Newcomer {
     tick();
   }
 
-  /// The newcomer hears of a peer that trains and has reached this step.
+  /// The newcomer learns of a peer that trains and has reached this step.
   void meet(PeerId peer, std::uint64_t step) {
     PushPull table;
     table.members.push_back(trains(peer, step));
@@ -70,7 +70,7 @@ struct Newcomer {
     tick();
   }
 
-  /// The first message of this kind sent to that peer since the last call.
+  /// The first message of type M sent to peer `to` since the last call.
   template <class M>
   std::optional<M> sent(PeerId to) {
     for (const Outgoing& outgoing : out.messages) {

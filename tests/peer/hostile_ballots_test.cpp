@@ -1,4 +1,4 @@
-// What one hostile peer can do to the ballots of sound ones, and what it cannot.
+// The effects that one hostile peer can and cannot have on the ballots of honest peers.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -272,7 +272,7 @@ TEST_CASE("where no peer waits for another a refusal that few share keeps nobody
     table.run_for(1s);
   }
   CHECK(table.seconds_together - before == Approx(600));
-  // Peer 1 hears the ballots of the hostile peer, which it refuses, and joins its generations.
+  // Peer 1 refuses the hostile peer, but still follows its ballots and joins its generations.
   table.disturb(1);
   table.run_for(2s);
   CHECK_FALSE(table.at(1).is_excluded(hostile));
@@ -308,7 +308,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       return std::ranges::find(all, peer) - all.begin() >=
              static_cast<std::ptrdiff_t>(hostile_peers);
     };
-    // Hostile peers accuse any others. Sound peers accuse only those that misbehaved towards them.
+    // Hostile peers accuse any others. Honest peers accuse only those that misbehaved towards them.
     const double malice = rng.uniform();
     const double misbehaviour = rng.uniform();
     std::map<PeerId, std::vector<PeerId>> accused;
@@ -334,7 +334,7 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
       const bool is_in = std::ranges::find(order, peer) != order.end();
       if (is_sound(peer)) {
         REQUIRE_FALSE(exclusion.is_excluded(peer, all));
-        // A sound peer is left out only if it refuses some peer itself.
+        // An honest peer is left out only if it refuses some peer itself.
         REQUIRE((is_in || !accused[peer].empty()));
         rests += !is_in;
       } else if (3 * sound_accusers[peer] > n) {
@@ -346,14 +346,14 @@ TEST_CASE("over drawn accusations no sound peer is out for what hostile ones say
     for (const PeerId a : order) {
       for (const PeerId b : order) REQUIRE_FALSE(exclusion.refuses(a, b));
     }
-    // A hostile peer is left out if it refuses a sound peer that does not refuse it. Then the peers
-    // that refuse the hostile one stay in.
+    // A hostile peer is left out if it refuses an honest peer that does not refuse it. Then the
+    // peers that refuse the hostile one stay in.
     const bool refuses_first =
         hostile_peers == 1 && std::ranges::any_of(accused[all.front()], [&](PeerId peer) {
           return !exclusion.refuses(peer, all.front());
         });
     if (refuses_first) REQUIRE(order.size() == n - 1);
-    // One hostile peer can keep out at most a third of all peers.
+    // Besides itself, one hostile peer can keep out at most a third of all peers.
     if (hostile_peers == 1) REQUIRE(3 * order.size() + 3 >= 2 * n);
   }
   INFO(excluded << " excluded, " << rests << " rest");

@@ -20,7 +20,7 @@ TEST_CASE("numbers of ballots rise only with what more than a third of all peers
           "[unit]") {
   const std::uint64_t far = std::uint64_t{1} << 40;
   Table table(3);
-  // Neither the largest ballot number nor many numbers sent to one peer put ballots out of reach.
+  // Neither the largest ballot number nor many numbers sent to one peer prevent further ballots.
   table.say(Propose{{.number = ballot_number_max, .proposer = hostile}});
   CHECK(table.together(1) == peers({1, 2, 3}));
   table.say(Preempted{{.number = ballot_number_max, .proposer = hostile}});

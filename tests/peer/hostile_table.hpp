@@ -1,4 +1,4 @@
-// Sound peers that hold ballots together with a hostile peer.
+// Honest peers that hold ballots together with a hostile peer.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace gv {
 inline constexpr PeerId hostile{9};
 inline constexpr ModelVersion beginning{.lineage = 1};
 
-/// Sound peers 1 to n on a network without delays, and a hostile peer that says whatever a test
-/// tells it to say. All of them are candidates.
+/// Honest peers 1 to n on a network without delays, and a hostile peer that sends the messages that
+/// a test chooses. All of these peers are candidates.
 class Table {
  public:
   explicit Table(std::size_t sound, ReplicaPlanner::Options options = {}) : planner_(options) {
@@ -96,7 +96,7 @@ class Table {
     return peers;
   }
 
-  /// A generation of all sound peers and the hostile one, as a sound peer would install it.
+  /// A generation of all honest peers and the hostile one, as an honest peer would install it.
   Generation sound_generation(const GenerationId& id) const {
     Generation generation{.id = id, .version = beginning};
     generation.order = ids_;
@@ -112,7 +112,7 @@ class Table {
   double seconds_together = 0;  ///< Seconds that peer 1 has spent in generations.
   /// Returns the hostile peer's answer to a message. If empty, the hostile peer never answers.
   std::function<std::optional<Message>(const Message&)> answer;
-  /// The generations that sound peers have begun, with one entry for each peer that began one.
+  /// The generations that honest peers have begun, with one entry for each peer that began one.
   std::vector<GenerationId> begun;
 
  private:
@@ -163,7 +163,7 @@ class Table {
   std::size_t unsound_ = 0;
 };
 
-/// If the message proposes a ballot, returns the promise of a sound peer; otherwise nothing.
+/// If the message proposes a ballot, returns the promise of an honest peer; otherwise nothing.
 inline std::optional<Message> promise(const Message& message) {
   const auto* propose = std::get_if<Propose>(&message);
   if (propose == nullptr) return {};

@@ -245,7 +245,8 @@ TEST_CASE("only a panel votes, none of it is drawn, and more than half of it end
   panel.hear(4 * every);
   CHECK(panel.judges[4].votes() == 1);
   CHECK(panel.judges[4].voters() == 3);
-  // This verdict is of a sitting that we have not reached, perhaps because we have rolled back.
+  // This verdict belongs to a sitting that we have not reached, perhaps because we have rolled
+  // back.
   say(1, 5);
   panel.hear(4 * every);
   CHECK_FALSE(panel.judges[4].is_reached());

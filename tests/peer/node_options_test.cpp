@@ -1,4 +1,5 @@
-// Every setting reaches the options of the part it is for, and a config survives a round trip.
+// Every setting reaches the options of the component that it configures, and a config survives a
+// round trip.
 #include "peer/config/node_options.hpp"
 
 #include <catch2/catch.hpp>
@@ -17,8 +18,8 @@ namespace {
 
 static_assert(std::is_same_v<decltype(Config{} == Config{}), bool>);
 
-/// Options that come from settings: of pair exchanges, of membership, and some that all modes
-/// share.
+/// The options that come from settings: those of pair exchanges, those of membership, and some that
+/// all modes share.
 auto options_of_pairs(const NodeOptions& node) {
   const GossipOptions& gossip = node.gossip;
   const PairExchange::Options& exchange = gossip.exchange;
@@ -51,7 +52,7 @@ auto options_of_generations(const NodeOptions& node) {
 
 TEST_CASE("parts have the defaults of the config that says nothing", "[unit]") {
   Config config;
-  config.checkpoint.every_steps = 0;  // Only this default differs between config and parts.
+  config.checkpoint.every_steps = 0;  // Only this default differs between config and components.
   const NodeOptions made = node_options(config, {}, {});
   CHECK(options_of_pairs(made) == options_of_pairs({}));
   CHECK(options_of_generations(made) == options_of_generations({}));
@@ -87,8 +88,8 @@ TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
     }
     const NodeOptions made = node_options(with_another(setting), {}, {});
     INFO(setting.path());
-    // The batch limit is compared separately. It is a multiple of a batch that the parts do not
-    // know.
+    // The batch limit is compared separately. It is a multiple of the batch, which the options do
+    // not contain.
     CHECK((options_of_pairs(made) != options_of_pairs(before) ||
            options_of_generations(made) != options_of_generations(before) ||
            made.allreduce.batch_max != before.allreduce.batch_max));

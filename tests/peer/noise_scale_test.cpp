@@ -53,7 +53,7 @@ TEST_CASE("the noise scale of drawn gradients is near that of their covariance",
   }
   // tr S = 50 and |G|^2 = 0.5. The estimate averages about fifty steps. A single step has a
   // standard deviation of 50 sqrt(2/50) 4/3.5 in tr S and of about 1 in |G|^2, so the mean of fifty
-  // steps has 1.6 and 0.14. The margins are three times as large.
+  // steps has standard deviations of 1.6 and 0.14. The margins are three times as large.
   CHECK(noise.variance() == Approx(50).margin(5));
   CHECK(noise.square() == Approx(0.5).margin(0.45));
 }

@@ -55,7 +55,7 @@ bool takes(PipelineRun& run, PeerId from, const PassName& name, const std::vecto
   return run.receive(from, {id, 0, std::as_bytes(std::span(values))}, out);
 }
 
-/// "F0.1" is the second part of micro-batch 0's forward pass.
+/// The names of parts of passes. "F0.1" is the second part of micro-batch 0's forward pass.
 using Passes = std::vector<std::string>;
 
 PipelineOptions one_stage_in_two_slices() {
@@ -191,8 +191,8 @@ TEST_CASE("a member of a group is named if its summand is larger than any layer'
 
 TEST_CASE("a group draws the batch of the next pass in advance", "[unit]") {
   GroupOfTwo group(one_stage_in_two_slices());
-  // The first member has its own part at once. It sends the other member its part of each batch:
-  // three values, and one value that every member gets.
+  // The first member has its own part at once. It sends the other member that member's part of each
+  // batch: three values, and one value that every member gets.
   CHECK(group.work(0) == Passes{"F0.0", "F0.1", "F1.0"});
   CHECK(std::ranges::count(group.on_the_way, true, &Transfer::can_wait) == 2);
   for (const Transfer& sent : group.on_the_way) {

@@ -167,7 +167,7 @@ TEST_CASE("peers also differ in what the config says, and not in the rest") {
   std::set<double> next;
   for (int i = 0; i < 50; ++i) next.insert(explored(config, true, rng).batch);
   CHECK(next == std::set<double>{25, 39});
-  // An integer hyperparameter changes even if a fifth of it is less than one.
+  // An integer hyperparameter changes by at least one, even if a fifth of it is less.
   Hyperparameters small{.learning_rate = 1, .momentum = 0.5, .batch = 2, .period = 1};
   std::set<double> seen;
   for (int i = 0; i < 50; ++i) seen.insert(explored(small, true, rng).batch);

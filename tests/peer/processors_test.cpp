@@ -1,4 +1,5 @@
-// If there are more peers than processors, each peer stays on one, and neighbours share it.
+// If peers outnumber the processors, each peer stays on one processor, which neighbouring peers
+// share.
 #include "peer/host/processors.hpp"
 
 #include <sched.h>
@@ -44,7 +45,8 @@ TEST_CASE("all threads keep to one processor, later ones as well, until they may
   const std::vector<int> all = allowed();
   Processors processors;
   REQUIRE(processors.count() == all.size());
-  // A thread that started before pinning checks its processors twice.
+  // A thread that started before pinning reads its allowed processors twice: while pinned, and
+  // later while free.
   std::promise<void> kept;
   std::promise<void> looked;
   std::promise<void> freed;

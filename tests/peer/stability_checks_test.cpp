@@ -14,7 +14,8 @@ std::string named(const std::string& algorithm, const std::string& more) {
 
 }  // namespace
 
-// With seven workers, each change is applied 13 changes late. The bound is 2 sin(pi / 54) = 0.116.
+// With seven workers, each change is applied only after 13 others. The bound is 2 sin(pi / 54) =
+// 0.116.
 TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bound", "[unit]") {
   const Problem problem = only_problem(named("async_downpour", "[train]\nlearning_rate = 0.25\n"));
   CHECK(problem.place == "a.toml:5: train.learning_rate");
@@ -23,8 +24,8 @@ TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bou
   CHECK(problem.remedy == "write learning_rate = 0.1 or less");
   sound(named("async_downpour", "[train]\nlearning_rate = 0.116\n"));
   sound(named("downpour", "[train]\noptimizer = \"sgd\"\nlearning_rate = 0.25\n"));
-  // Ten steps shorten a distance by 0.114 at a learning rate of 0.012, and by 0.123 at 0.013. The
-  // bound is 0.116.
+  // Ten steps shorten a distance by a fraction of 0.114 at a learning rate of 0.012, and of 0.123
+  // at 0.013. The bound is 0.116.
   sound(named("async_downpour", "[train]\nlearning_rate = 0.012\n[mixing]\nperiod_steps = 10\n"));
   CHECK(only_problem(named("async_downpour",
                            "[train]\nlearning_rate = 0.013\n[mixing]\nperiod_steps = 10\n"))
@@ -33,7 +34,7 @@ TEST_CASE("a rate that is too large for DOWNPOUR's delay is refused with the bou
   sound(named("async_downpour", "[train]\noptimizer = \"adam\"\nlearning_rate = 0.25\n"));
 }
 
-// Two workers are 2 rounds late, four are 6 and one is 10. That is 38 changes on average, one of
+// Two workers are 2 rounds late, four are 6 and one is 10. The mean delay is 38 changes, one of
 // them the worker's own.
 TEST_CASE("a tree of servers has the bound of its mean delay", "[unit]") {
   const Problem problem = only_problem(named("server_tree", "[train]\nlearning_rate = 0.05\n"));
@@ -43,8 +44,8 @@ TEST_CASE("a tree of servers has the bound of its mean delay", "[unit]") {
 }
 
 TEST_CASE("an alpha that is too large for workers in turn is refused with the bound", "[unit]") {
-  // Two steps at a learning rate of 0.5 shorten a distance by q = 0.75, so the bound is (4 - 2 q) /
-  // (4 - q) = 0.769.
+  // Two steps at a learning rate of 0.5 shorten a distance by a fraction q = 0.75, so the bound is
+  // (4 - 2 q) / (4 - q) = 0.769.
   const std::string text = "[train]\nlearning_rate = 0.5\n[gossip]\nperiod_steps = 2\nalpha = ";
   const Problem problem = only_problem(named("async_easgd", text + "0.78\n"));
   CHECK(problem.place == "a.toml:8: gossip.alpha");
@@ -53,8 +54,8 @@ TEST_CASE("an alpha that is too large for workers in turn is refused with the bo
   sound(named("async_easgd", text + "0.76\n"));
 }
 
-// Two steps at a rate of 3 multiply a distance by (1 - 3)^2 = 4. The pull of 1 - 4 = -3 looks
-// harmless.
+// Two steps at a rate of 3 multiply a distance by (1 - 3)^2 = 4. The resulting pull, 1 - 4 = -3,
+// looks harmless.
 TEST_CASE("a rate above 2 is refused also where an even number of steps hides its growth",
           "[unit]") {
   const std::string train = "[train]\noptimizer = \"sgd\"\nlearning_rate = 3.0\n";

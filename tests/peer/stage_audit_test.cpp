@@ -1,4 +1,5 @@
-// Carriers of a stage compare their states after a generation in which a newcomer failed to get it.
+// Carriers of a stage compare their states after a generation in which a newcomer failed to get the
+// stage.
 #include "peer/modes/stage_audit.hpp"
 
 #include <catch2/catch.hpp>
@@ -41,7 +42,7 @@ struct Carriers {
   }
 
   /// Each carrier sends its fingerprint. The i-th message is lost if `loses(i)` is true. Returns
-  /// the carriers that find that their own state is the odd one.
+  /// the carriers that find their own state to be the odd one out.
   template <class Loses>
   std::vector<PeerId> compare(const Loses& loses) {
     std::vector<std::pair<PeerId, Effects>> under_way;

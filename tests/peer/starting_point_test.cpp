@@ -62,7 +62,7 @@ TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[
   CHECK(start("[model]\nkind = \"mlp\"\nhidden = [3]\n").problems.size() == 1);
   CHECK(start("[train]\noptimizer = \"sgd\"\n").problems.empty());
 
-  // A damaged checkpoint says nothing about settings, since other peers may have the model.
+  // A peer with damaged checkpoints may still start, since other peers may have the model.
   for (const auto& file : parameter_files(folder.path())) std::filesystem::resize_file(file, 100);
   const StartingPoint damaged = start("[train]\noptimizer = \"sgd\"\n");
   CHECK(damaged.problems.empty());

@@ -1,4 +1,5 @@
-// Downloads of states across generations: if a source dies, the next one sends the rest or all.
+// Downloads of states across generations: if a source dies, the next one sends the rest or
+// everything.
 #include "peer/modes/state_transfer.hpp"
 
 #include <algorithm>
@@ -105,7 +106,7 @@ bool confirm(StateTransfer& states, const Generation& generation, PeerId of, flo
   return false;
 }
 
-/// Gets part of a state in one generation, and the rest or all of it in the next. Returns the
+/// Gets part of a state in one generation, and the rest or the whole state in the next. Returns the
 /// offset at which the second source began.
 std::size_t offset_in_next(const Generation& next, float value, bool is_common) {
   StateTransfer states = transfer_of_peer(self);
@@ -122,7 +123,8 @@ std::size_t offset_in_next(const Generation& next, float value, bool is_common) 
   states.receive(Time{}, second, ended.accepted, out);
   CHECK_FALSE(states.take());
   states.receive(Time{}, second, ended.block(ended.left()), out);
-  // The third peer, which has the same bits, must confirm them first.
+  // A state that is common to all peers must first be confirmed by another peer that has the same
+  // bits.
   if (is_common) CHECK_FALSE(states.take());
   CHECK(confirm(states, next, first, value, Effects(out), out) == is_common);
   const auto arrived = states.take();
@@ -460,7 +462,7 @@ TEST_CASE("states kept until a run are dropped by it and other copies are not", 
   const ModelVersion had{.step = 5, .samples = 5, .lineage = 1};
   const ModelVersion copied{.step = 4, .samples = 4, .lineage = 1};
   states.keep(0, copied, constant(1));
-  states.keep_until_run(0, copied, constant(2));  // This copy already exists, so it is kept.
+  states.keep_until_run(0, copied, constant(2));  // This version is already kept for good.
   states.keep_until_run(1, had, constant(3));
   CHECK(states.find(0, copied));
   CHECK(states.find(1, had));

@@ -1,5 +1,5 @@
-// The files that a peer keeps in a swarm with certificates, its tickets, and paths in other peers'
-// configs.
+// The files and tickets of a peer in a swarm with certificates, and the paths in configs that it
+// gets from other peers.
 #include "peer/host/swarm_files.hpp"
 
 #include <catch2/catch.hpp>
@@ -27,7 +27,7 @@ Config config_with(const std::string& folder, const std::string& file) {
   return config;
 }
 
-/// The swarm's own certificate for a peer that may invite others until `expires_s`.
+/// A certificate, issued by the swarm itself, for a peer that may invite others until `expires_s`.
 Certificate certificate_of(const KeyPair& swarm, const KeyPair& own, const std::string& name,
                            std::uint64_t expires_s) {
   Certificate certificate{.swarm = swarm.public_key,

@@ -101,7 +101,7 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   swarm.work.agree_on(swarm.now, 1000);
   CHECK(swarm.work.steps_left_of(150) == 0);
   CHECK(swarm.work.is_used_up());
-  // After a switch to a rule without waiting, the agreed total stays and reports add to it.
+  // After a switch to a rule that does not wait, the agreed total remains, and reports add to it.
   Counting later({.budget = 1000, .batch = batch});
   later.work.count(later.now += 1s, 5);
   later.work.agree_on(later.now, 200);
@@ -110,7 +110,8 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   later.work.count(later.now += 1s, 5);
   later.report(PeerId{2}, {.samples = 80});
   CHECK(later.work.counted() == 280);
-  // Switch again: the agreed total includes the other peer's work meanwhile, which counts once.
+  // After another switch, the agreed total includes the work that the other peer has done
+  // meanwhile. That work counts only once.
   later.work.agree_on(later.now += 1s, 480);
   later.report(PeerId{2}, {.samples = 180});
   CHECK(later.work.counted() == 480);
@@ -170,7 +171,7 @@ TEST_CASE("a newcomer learns the total that more than a third of the peers repor
   swarm.work.count(swarm.now, 1);
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
   swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
-  // At least two of four peers now know of 60,100 samples, and at most one peer can be hostile.
+  // At least two of four peers now report 60,100 samples, and at most one peer can be hostile.
   CHECK(swarm.work.counted() == 60100);
   // A total counts once, however many peers report it.
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
@@ -194,8 +195,8 @@ TEST_CASE("work of peers that were away is not added to a total that includes it
   for (const std::uint64_t id : {2, 3, 4}) swarm.report(PeerId{id}, {});
   train({2, 3, 4});
   REQUIRE(swarm.work.counted() == 4 * each);
-  // For a minute the others hear each other, and we hear none of them. Then two of them report the
-  // total of all, and later the third does too.
+  // For a minute the others receive each other's reports, and we receive none. Then two of them
+  // report the total of all peers, and later the third does too.
   for (int tens = 0; tens < 6; ++tens) train({});
   for (const std::uint64_t id : {2, 3, 4}) {
     REQUIRE(swarm.members.find(PeerId{id})->state == MemberState::dead);
@@ -223,8 +224,8 @@ TEST_CASE("one report cannot use up the budget", "[unit]") {
     }
     // Peer 4 is hostile: it claims the whole budget, in its own count and as a total.
     swarm.report(PeerId{4}, {.samples = 1ULL << (20 + second), .counted = 1ULL << 40});
-    // Peer 4 may count for ten seconds at four times the fastest pace (100 a second), and then at
-    // four times its own mean pace.
+    // For ten seconds, the work of peer 4 counts at up to four times the fastest pace (100 a
+    // second), and then at up to four times its own mean pace.
     const std::uint64_t honest = 300 * static_cast<std::uint64_t>(second);
     if (second <= 10)
       CHECK(swarm.work.counted() <= honest + 400 * static_cast<std::uint64_t>(second));
@@ -538,7 +539,8 @@ TEST_CASE("a report of leased data has chunks that are done or taken or trained 
   CHECK(report.total("ledger", "done") == 2);
   CHECK(report.total("ledger", "leased") == 3);
   CHECK(report.total("ledger", "to_do") == 35);
-  // The peers trained 400 and 80 samples. Finished and leased chunks explain five times 40 of them.
+  // The peers trained 400 and 80 samples. Finished and leased chunks account for five times 40 of
+  // these samples.
   CHECK(report.total("ledger", "samples_again") == 280);
   CHECK(report.of(2, "chunks_done") == 2);
   CHECK(report.of(2, "leases") == 3);

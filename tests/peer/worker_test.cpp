@@ -27,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using Array = std::vector<float>;
 
-/// Number of floats behind an array: its weight, and some that the replica does not change.
+/// Number of floats that follow an array: its weight, and others that the replica does not change.
 constexpr std::size_t behind_array = 5;
 constexpr std::size_t long_array = std::size_t{1} << 18;
 

@@ -168,7 +168,7 @@ TEST_CASE("one that is started again takes the others' state and ends with their
 TEST_CASE("neighbours in lockstep keep to one processor until they cannot be divided evenly",
           "[process]") {
   const std::size_t processors = Processors().count();
-  // The test needs two processors to choose from, and few enough to fill them all.
+  // The test needs at least two processors, and few enough for peers to fill them all.
   if (processors < 2 || processors > 8) return;
   const std::size_t peers = 2 * processors;
   Swarm swarm(peers, lockstep(100000000));
@@ -246,8 +246,8 @@ TEST_CASE("a launched run in lockstep names the peer it lost and goes on without
   const TemporaryFolder folder;
   const auto file = [&](const std::string& name) { return (folder.path() / name).string(); };
   std::ofstream(file("run.toml")) << lockstep(20000);
-  // The time counts from when all peers train. 20,000 steps take several seconds, however fast the
-  // sums are.
+  // The time of the fault counts from the moment when all peers train. 20,000 steps take several
+  // seconds, however fast the sums are.
   std::ofstream(file("faults.toml"))
       << "[scenario]\n[[scenario.fault]]\nkind = \"kill\"\nat_s = 0.5\npeers = 2\n";
   std::string output;

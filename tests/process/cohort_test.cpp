@@ -273,8 +273,8 @@ TEST_CASE("mpirun starts a cohort of four", "[process]") {
   }
   CohortRun run;
   const std::filesystem::path log = run.root() / "mpirun.log";
-  // Both kinds of mpirun accept -n. Open MPI refuses root, and more ranks than cores, unless told
-  // otherwise.
+  // Both kinds of mpirun accept -n. Unless told otherwise, Open MPI refuses to run as root or with
+  // more ranks than cores.
   ChildProcess mpirun(
       {"/usr/bin/env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
        "OMPI_MCA_rmaps_base_oversubscribe=1", "mpirun", "-n", "4", grapevine_binary(), "peer",

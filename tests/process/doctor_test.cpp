@@ -141,7 +141,8 @@ TEST_CASE("doctor measures a lane to a live peer and has its own ports dialled b
   CHECK(dialled.front().at("health") == "ok");
   CHECK(swarm.exchanges_go_on(1));
 
-  // A key that keeps asking eventually exceeds its budget, and is told so.
+  // A client that keeps asking with one key eventually exceeds the budget of that key, and learns
+  // this from the answer.
   Json often;
   for (int run = 0; run < 30 && health_of(often, "their clock") != "warning"; ++run) {
     often = doctor({control}, as_peer(swarm, 1), 0);

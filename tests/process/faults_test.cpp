@@ -47,7 +47,7 @@ TEST_CASE("a peer stopped for two seconds is not declared dead and declares nobo
   eventually([] { return false; }, 2s);
   swarm.signal(1, SIGCONT);
   CHECK(swarm.exchanges_go_on(1));
-  // This is longer than any suspicion that could still be pending.
+  // This wait is longer than any suspicion that could still be pending.
   eventually([] { return false; }, 6s);
   for (std::size_t number = 0; number < 3; ++number) {
     CHECK(swarm.events(number, "member_dead").empty());

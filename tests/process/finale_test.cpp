@@ -185,8 +185,8 @@ TEST_CASE("real peers that have ended train on with more steps, from a true step
   Swarm swarm(2, with_steps(config, "1000"));
   swarm.start_all();
   REQUIRE(end_with_one_model(swarm, {0, 1}));
-  // Such a short run may be over before peers hear of each other's steps. Then each peer makes the
-  // steps of both.
+  // Such a short run may be over before peers learn of each other's steps. In that case, each peer
+  // makes the steps of both.
   const std::uint64_t first = step_of_mean(swarm, 0);
   CHECK(first >= 1000);
   CHECK(first < 4000);

@@ -33,7 +33,7 @@ TEST_CASE("peers train over IPv6 and doctor examines one of them", "[process][ip
     return;
   }
   Swarm swarm(2, endless_config());
-  // Lanes use TCP, because lanes within one host would need no address.
+  // These lanes use TCP, because the usual lanes within one host need no address.
   const StartOptions over_v6{.listen = "[::1]:0", .extra = {"--lane", "tls"}};
   swarm.start(0, over_v6);
   swarm.start(1, over_v6);

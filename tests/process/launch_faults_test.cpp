@@ -536,7 +536,8 @@ TEST_CASE("in lockstep the ring stands in the one order without slow links and s
   const bool found = eventually([&] { return is_fast(order()); }, 120s);
   INFO(status.dump(1));
   REQUIRE(found);
-  // 16 Mbit/s are 2 MB/s. Processors are busy too, so the speed of the other links is unknown.
+  // 16 Mbit/s are 2 MB/s. Processors are busy too, so the exact speed of the other links is
+  // unknown.
   CHECK(status["slowest_link"].value("bytes_per_second", 0.0) > 4e6);
   CHECK(status["allreduce"].value("algorithm", "") == "ring");
   std::string table;

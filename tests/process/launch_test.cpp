@@ -153,7 +153,7 @@ TEST_CASE("a launch draws how the models have moved", "[process]") {
 }
 
 TEST_CASE("a launch can be ended while it evaluates", "[process]") {
-  // Generating the test data and evaluating two models takes much longer than a look at the
+  // Generating the test data and evaluating two models takes much longer than inspecting the
   // process.
   LaunchedConfig config(
       "[run]\nsteps = 2\n[data.generated]\nsamples = 100\ntest_samples = 2000000\n"

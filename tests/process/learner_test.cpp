@@ -103,7 +103,8 @@ class Quadratic : public Learner {
   std::uint64_t step_ = 0;
 };
 
-/// Counts the learners that are at the optimum. A run without a budget of steps ends when all are.
+/// Counts the learners that are at the optimum. A run without a budget of steps ends when all
+/// learners are there.
 class Goal {
  public:
   static constexpr float near = 1e-3F;

@@ -105,7 +105,7 @@ TEST_CASE("the ledger shows what each peer has trained, also of one that was kil
   for (const nlohmann::json& peer : ledger["peers"]) shares += peer.value("share", 0.0);
   CHECK(shares > 0.5);
   CHECK(shares <= 1.0001);
-  // The status of the peer has the same parts.
+  // The peer's status document has the same sections.
   const nlohmann::json status = swarm.status(0);
   CHECK(status["members"][0].contains("work"));
   CHECK(status["work"]["counted"] >= ledger["work"]["counted"]);
@@ -115,7 +115,7 @@ TEST_CASE("the ledger shows what each peer has trained, also of one that was kil
   CHECK_THAT(output, Catch::Contains("passes") && Catch::Contains("freed by lost peers") &&
                          Catch::Contains("peer-1") && Catch::Contains("leases"));
 
-  // A peer that ended normally left its last document, and a killed peer left none.
+  // A peer that ended normally left its last ledger, and a killed peer left none.
   swarm.signal(0, SIGTERM);
   swarm.wait_for_end(0, 60s);
   CHECK(ledger_of(swarm, 0)["running"] == false);
@@ -147,8 +147,8 @@ TEST_CASE("a live peer tells its ledger to members that ask its address", "[proc
   CHECK(ledger["peers"].size() == 3);
   CHECK(ledger["ledger"]["chunks"] > 0);
 
-  // A peer's run folder can be given instead of key and list, even while the peer runs. No peer
-  // then reports that a key is used twice.
+  // A peer's run folder can be given instead of a key and an allow-list, even while the peer runs.
+  // No peer then reports that a key is used twice.
   CHECK(ask({address, swarm.folder(1).string()}, output) == 0);
   CHECK_THAT(output, Catch::Contains("peer peer-0") && Catch::Contains("leases"));
   CHECK(swarm.events(0, "key_used_twice").empty());

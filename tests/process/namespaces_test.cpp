@@ -232,7 +232,7 @@ TEST_CASE("two hosts leave their relay when one of them can be dialled", "[proce
                swarm.state_of(1, 2) == "alive" && swarm.state_of(2, 1) == "alive";
       },
       60s));
-  // These two exchange over a direct lane. Much time may pass until their next exchange, because a
+  // These two peers use a direct lane. Much time may pass before their next exchange, because a
   // peer pauses exchanges with a partner whose lane took seconds to open.
   CHECK(eventually(
       [&] {

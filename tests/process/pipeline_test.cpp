@@ -1,5 +1,5 @@
-// Pipelines of real processes that are killed, stopped and restarted. The others continue with
-// every stage.
+// Pipelines of real processes that are killed, stopped and restarted. The remaining peers continue
+// with every stage.
 #include <fmt/format.h>
 
 #include <algorithm>

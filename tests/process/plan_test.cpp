@@ -243,8 +243,8 @@ TEST_CASE("near peers with wide layers and few samples are planned as a group", 
   CHECK(has(planned.output, "slices: left 0-15, right 16-23"));
   CHECK(has(planned.output, "mode = \"pipeline\"\npeers = 2\n"));
   CHECK(has(planned.output, "group = 2\n"));
-  // Each member of a group holds a part of every tensor, but these optimisers need a whole tensor's
-  // norm.
+  // Each member of a group holds a part of every tensor, but these optimisers need the norm of the
+  // whole tensor.
   std::string lars = wide;
   lars.replace(lars.find("batch = 8"), 9, "batch = 8\noptimizer = \"lars\"");
   const Planned without = plan(lars, with_peers);

@@ -71,7 +71,7 @@ nlohmann::json summary(const std::filesystem::path& folder) {
   return nlohmann::json::parse(in, nullptr, false);
 }
 
-/// Reads the output of a process from a named pipe, until it is told to stop.
+/// Reads the output of a process from a named pipe, until go_away() is called.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& pipe) : pipe_(pipe) {
@@ -107,7 +107,7 @@ TEST_CASE("a peer goes on when the reader of its output goes away", "[process]")
   swarm.start(0, {.prefix = reader.prefix()});
   REQUIRE(eventually([&] { return reader.has_read_something(); }, 10s));
   reader.go_away();
-  // The peer writes a line each second.
+  // The peer still writes a line each second, which nothing reads.
   const double until = swarm.status(0).value("uptime_s", 0.0) + 3;
   CHECK(eventually([&] { return swarm.status(0).value("uptime_s", 0.0) > until; }, 20s));
   CHECK(swarm.go_on({0}));
@@ -334,7 +334,7 @@ TEST_CASE("a run folder that cannot be written to is refused in one line", "[pro
          folder},
         output);
   };
-  // No user can make a folder there, not even root.
+  // No user can make a folder in /proc, not even root.
   CHECK(start("/proc/grapevine-run").exit_code == 2);
   CHECK(output.starts_with("/proc/grapevine-run: cannot be written to: "));
   CHECK(output.ends_with("; choose another --folder\n"));
@@ -387,7 +387,7 @@ TEST_CASE("peers whose settings disagree refuse each other and name the field", 
 
 TEST_CASE("a peer dials the addresses on its list without --join", "[process]") {
   Swarm swarm(2, short_run("period_steps = 8\n", 100000000));
-  // The first start finds a free port, and then the list gets that address.
+  // The first start finds a free port. That address is then written into the list.
   swarm.start(0);
   const std::string address = swarm.status(0)["self"].value("advertised", "");
   swarm.kill(0);
@@ -400,7 +400,7 @@ TEST_CASE("a peer dials the addresses on its list without --join", "[process]") 
   CHECK(eventually(
       [&] { return swarm.state_of(0, 1) == "alive" && swarm.state_of(1, 0) == "alive"; }, 30s));
   // The second peer did not begin with its own model before it met the first one. If the first peer
-  // has made steps by then, the second peer downloads its model.
+  // has made steps by then, the second peer downloads the first peer's model.
   REQUIRE(eventually(
       [&] {
         return !swarm.events(1, "training_began").empty() ||

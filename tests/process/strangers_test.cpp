@@ -110,7 +110,7 @@ class Idlers {
     asio::error_code ignored;
     line.connected = line.is_over = false;
     line.socket.close(ignored);
-    // A listener may keep us waiting without accepting. That must not delay the other connections.
+    // A listener may keep us waiting without accepting, which must not delay the other connections.
     line.socket.async_connect(line.to, [this, &line](asio::error_code error) {
       line.is_over = bool(error);
       if (error) return;

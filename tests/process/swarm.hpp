@@ -16,7 +16,8 @@
 
 namespace gv {
 
-/// A small generated task that trains until it is told to stop. `extra` is additional TOML.
+/// The config of a small generated task whose peers train until they are told to stop. `extra` is
+/// additional TOML.
 std::string endless_config(const std::string& extra = "");
 
 /// Checks `holds` every few milliseconds until it is true. Returns false if `limit` passes first.
@@ -75,7 +76,7 @@ class Swarm {
   /// timeout.
   bool reach(const std::vector<std::size_t>& numbers, std::uint64_t step);
   /// Waits up to a minute until every peer in `numbers` is `steps` steps beyond the present step of
-  /// the first. Returns false on a timeout.
+  /// the first peer. Returns false on a timeout.
   bool go_on(const std::vector<std::size_t>& numbers, std::uint64_t steps = 50);
   /// Waits up to half a minute until the peer completes more exchanges. Returns false on a timeout.
   bool exchanges_go_on(std::size_t number);
@@ -88,7 +89,8 @@ class Swarm {
   std::filesystem::path point_file() const { return root_.path() / "point"; }
   std::filesystem::path config_file() const { return root_.path() / "config.toml"; }
   std::filesystem::path authorized_file() const { return root_.path() / "authorized_peers"; }
-  /// Rewrites the list with `change` applied to each line. A line that becomes empty is left out.
+  /// Rewrites the allow-list with `change` applied to each line. A line that becomes empty is left
+  /// out.
   void change_list(const std::function<std::string(const std::string&)>& change);
   /// The output of the process so far.
   std::string output(std::size_t number) const;

@@ -256,7 +256,7 @@ TEST_CASE("a join request that is sent again is good for no other key and no oth
   CHECK(again.certificates.front() == admitted.certificates.front());
   CHECK(answer_to(ticket, join_request(ticket, foreign, "third")).refusal == "");
 
-  // The ticket is used up now, so neither the stolen proof nor a sound one is accepted.
+  // The ticket is used up now, so neither the stolen proof nor a valid one is accepted.
   const std::string is_used = "the ticket has been used";
   const KeyPair late = generate_key_pair();
   stolen.key = late.public_key;
@@ -332,7 +332,7 @@ TEST_CASE("a name that is taken and ports and folders that cannot be used are to
   CHECK(run_grapevine({"create", "--listen", listen, "--folder", run.folder("third")}, said)
             .exit_code == 2);
   CHECK_THAT(said, Catch::Contains("--listen " + listen + ": cannot listen there ("));
-  // No user can make a folder there, not even root.
+  // No user can make a folder in /proc, not even root.
   const std::string folder = "/proc/grapevine-run";
   CHECK(run_grapevine({"create", "--listen", "127.0.0.1:0", "--folder", folder}, said).exit_code ==
         2);

@@ -93,7 +93,7 @@ TEST_CASE("a pipeline whose time is over ends at one step with every stage", "[s
     const StageEndings endings = ended(task, options, {0, 1, 2, 3});
     CHECK(endings.steps.at(0) > 20);
     CHECK(endings.steps.at(0) < 10'000);
-    // A resumed peer counts on from its saved training time.
+    // A resumed peer continues to count from its saved training time.
     CHECK(endings.ran.at(0) > 9s);
   }
   SECTION("also with one that has come late") {
@@ -148,10 +148,10 @@ TEST_CASE("more than a third of the peers that have made steps end a run", "[uni
   // The training time of a peer that is behind counts as much as that of the others.
   answers[PeerId(1)].version = answers[PeerId(2)].version = old;
   CHECK(is_end_agreed(answers, version));
-  // A newcomer does not take part in the decision.
+  // Newcomers do not count in the decision.
   answers[PeerId(1)].version = answers[PeerId(2)].version = {};
   CHECK_FALSE(is_end_agreed(answers, version));
-  // A peer that has only one of its stages takes part.
+  // A peer that has even one of its stages counts in the decision.
   answers[PeerId(1)].holdings = {{.stage = 0, .carried = true, .version = version}};
   CHECK(is_end_agreed(answers, version));
 }
@@ -196,7 +196,7 @@ class OnePeer {
     REQUIRE(now_ < end + 5s);
   }
 
-  /// Peer `peer` says that it has trained for this long.
+  /// Peer `peer` says that it has trained for `ran_ms` milliseconds.
   void meet(PeerId peer, std::uint64_t ran_ms) {
     now_ += 300ms;
     PushPull table{.members = {{.id = peer,
@@ -303,7 +303,7 @@ TEST_CASE("a sound peer may decide late, or see less of a target, and is only re
   planner.set_view(EndView::over, 3);
   CHECK(planner.contradicts_end(goes_on));
   CHECK_FALSE(planner.problem_of_end(goes_on, true).empty());
-  // Other peers may have answered the ballot before the end, too.
+  // A sound proposer may go on if our answer to the ballot did not report the end.
   CHECK(planner.problem_of_end(goes_on, false).empty());
   planner.set_view(EndView::reached, 3);
   CHECK(planner.contradicts_end(goes_on));

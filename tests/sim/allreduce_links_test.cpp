@@ -111,13 +111,14 @@ TEST_CASE("a ring goes round a slow pair within twenty operations and is as fast
   REQUIRE(lockstep.orders.size() == 2);
   CHECK(neighbours(lockstep.orders.front(), a, b));
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
-  // The invariants check that all peers have the same generation. This checks its contents.
+  // The invariants check that all peers have the same generation. The following checks are about
+  // its contents.
   CHECK(lockstep.generation().slowest.bytes_per_second ==
         Approx(fast_mbit * 1e6 / 8).epsilon(0.05));
   CHECK(lockstep.generation().slowest.latency_s == Approx(500e-6).epsilon(0.05));
 
-  // A step takes a gradient and 8 rounds. Each round sends 16 kB and adds half a millisecond of
-  // latency. One slow link makes a ring as slow as if all its links were slow.
+  // A step consists of a gradient and 8 rounds. Each round sends 16 kB and adds half a millisecond
+  // of latency. One slow link makes a ring as slow as if all its links were slow.
   const auto predicted = [](double mbit) { return 0.005 + 8 * (0.0005 + 16e3 * 8 / (mbit * 1e6)); };
   const auto all_at = [](double mbit) {
     Simulator::Options alike = world_of(5);
@@ -168,7 +169,7 @@ TEST_CASE("a link that becomes slow later is gone round too", "[sim][allreduce]"
   REQUIRE(lockstep.orders.size() == 2);
   CHECK_FALSE(neighbours(lockstep.orders.back(), a, b));
   // The link counts as slow after 16 slow collectives. Then links are measured twice, for 17
-  // collectives each time. The rest is a margin.
+  // collectives each time. The rest of the 80 steps is a margin.
   const double slow_one = lockstep.seconds_of(before, before + 16);
   const double after = lockstep.seconds_of(before + 80, before + 100);
   INFO(lockstep.seconds_of(before - 50, before) << " s, then " << slow_one << ", then " << after);

@@ -375,7 +375,8 @@ TEST_CASE("F44 who speaks of the exchanges of others is taken for itself", "[sim
     for (Time at(5s); at < Time(40s); at += 1ms) {
       world.run(at);
       if (!with_squatter || !offered.newest) continue;
-      // Peer 4 knows the exchange and sends all messages that one of its two peers could send.
+      // Peer 4 knows the exchange and sends all messages that either of the exchange's two peers
+      // could send.
       const auto [id, from, to] = *std::exchange(offered.newest, std::nullopt);
       if (from == 4 || to == 4) continue;
       for (const PeerNumber victim : {from, to}) {

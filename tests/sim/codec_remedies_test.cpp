@@ -1,5 +1,6 @@
 // Messages about the codecs of gossip, of an all-reduce or of a pipeline's stages name remedies. A
-// config with any of them is accepted, and trains. codec_bounds_test tests the remedies of mixing.
+// config that follows any of these remedies is accepted, and trains. codec_bounds_test tests the
+// remedies of mixing.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -16,7 +17,7 @@
 namespace gv {
 namespace {
 
-/// A config that is refused, and every way out that its message names.
+/// A config that is refused, and every remedy that its message names.
 struct Advice {
   std::string wrong;
   std::string_view remedy;

@@ -31,7 +31,7 @@ Simulator::Options watching_world(std::size_t peers, std::uint64_t seed) {
   return options;
 }
 
-/// Records how the others detect the killed peer.
+/// Records how the others detect the death of the killed peer.
 class Inquest : public Watcher {
  public:
   explicit Inquest(PeerNumber victim) : victim_(victim) {}
@@ -72,7 +72,7 @@ class Inquest : public Watcher {
 
 struct Detection {
   double asked_s = 0;      ///< Seconds from the kill to the first unanswered probe.
-  double suspected_s = 0;  ///< Seconds from kill to first suspicion; negative if it came before.
+  double suspected_s = 0;  ///< Seconds from kill to first suspicion; negative if suspected earlier.
   double first_s = 0;      ///< Seconds from the kill to the first verdict.
   double last_s = 0;       ///< Seconds from the kill to the last verdict.
   std::size_t verdicts = 0;
@@ -169,8 +169,8 @@ TEST_CASE("a death is known everywhere within the bound of round robin and suspi
   // robin reaches the dead one (SWIM, section 4.3). The second is the longest suspicion (Lifeguard,
   // section 4: at least 3.5 s max(1, log10 N), and at most 6 times as long). The third is 3
   // ceil(log2 N) periods for the rumour. A suspicion ends between its shortest and its longest time
-  // after the first accusation. Here N = 16 and links have 5 ms. In half the runs, 10 % of all
-  // messages are lost.
+  // after the first accusation. Here N = 16, and links have a latency of 5 ms. In half the runs, a
+  // tenth of all messages is lost.
   const double loss = GENERATE(0.0, 0.1);
   constexpr std::size_t peers = 16;
   const double least = 3.5 * std::log10(16.0);
@@ -198,7 +198,7 @@ TEST_CASE("a death is known everywhere within the bound of round robin and suspi
 }
 
 TEST_CASE("newcomers whose first words are lost are known to everybody within a minute", "[sim]") {
-  // With 10 % loss, both first tables of two peers that meet are lost in one case of a hundred. If
+  // With 10 % loss, both first tables of two peers that meet are lost in one case in a hundred. If
   // first messages were sent only once, some newcomer would stay alone in 14 % of worlds of 16.
   constexpr std::size_t peers = 16;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {

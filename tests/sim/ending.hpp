@@ -34,7 +34,7 @@ inline MixRule rule_of(Way way) {
   return rule;
 }
 
-/// Peers with steps of 20 ms. They share a budget of `steps` steps for each peer.
+/// Peers with steps of 20 ms. Together they share a budget of `steps` steps per peer.
 inline Simulator::Options world_of(std::size_t peers, std::uint64_t steps, Way way = Way::gossip) {
   Simulator::Options options = small_world(peers, 1);
   options.node.mode = way == Way::gossip     ? ModeKind::gossip

@@ -45,8 +45,8 @@ struct FactorRun : LockstepRun {
   FactorShape shape;
 };
 
-/// The options of a run with sufficient factors. Its batches are so small that two of three layers
-/// use them.
+/// The options of a run with sufficient factors. Its batches are so small that two of the three
+/// layers use sufficient factors.
 struct SufficientRun : LockstepRun {
   SufficientRun(std::size_t peers, std::uint64_t steps)
       : LockstepRun(peers, 2, steps, OptimizerKind::nesterov) {
@@ -150,7 +150,7 @@ TEST_CASE("gradients in factors learn what whole ones learn with fewer bytes", "
   thin.run(Time(10min));
   // The accuracies are measured on 400 samples, each with a standard deviation of 0.3.
   CHECK(run.accuracy(thin) > run.accuracy(whole) - 0.04);
-  // Collectives send two parts in turn, each with a checksum of four numbers. This is the mean
+  // Collectives send two parts in turn, each with a checksum of four numbers. `part` is their mean
   // size.
   const double part = static_cast<double>(run.shape.size(0) + run.shape.size(1)) / 2 + 4;
   CHECK(few.bytes / all.bytes ==

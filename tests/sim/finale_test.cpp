@@ -26,7 +26,7 @@ TEST_CASE("a slow peer does not delay the end, and all end with one model", "[si
   // 2000 steps at 155 a second. With a budget of its own the slow peer would take 100 s.
   CHECK(end.first_stop_s() >= 2000 / 155.0);
   CHECK(end.first_stop_s() <= 2000 / 155.0 + 1.5);
-  // Each peer reports after every hundredth of the budget, so the others hear of the end a little
+  // Each peer reports after every hundredth of the budget, so the others learn of the end a little
   // late.
   CHECK(static_cast<double>(end.trained) >= end.budget_steps());
   CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps());
@@ -45,9 +45,9 @@ TEST_CASE("a batch that grows works off the budget in fewer steps, and all end w
   end.run();
   CHECK(end.models({0, 1, 2, 3}) == 1);
   CHECK(end.done.size() == 4);
-  // Instead of 400 steps, a peer needs 200 + 50 + 25. If peers do not work in step, each hears of
-  // the others' progress a hundredth of the budget late, and makes a period of up to 16 steps with
-  // one batch size.
+  // Instead of 400 steps, a peer needs 200 + 50 + 25. If peers do not work in step, each learns of
+  // the others' progress a hundredth of the budget late. It also keeps one batch size for a period
+  // of up to 16 steps.
   const double wanted = 4 * 275.0;
   CHECK(static_cast<double>(end.trained) >= 0.97 * wanted);
   CHECK(static_cast<double>(end.trained) <= 1.12 * wanted);
@@ -234,14 +234,14 @@ class Boaster final : public StandIn {
   double says_;
 };
 
-/// Sets a target that honest peers reach after fifty steps. The judges sit after every ten steps of
-/// each peer.
+/// Sets a target that honest peers reach after fifty steps. The accuracy is judged after every ten
+/// steps of each peer.
 Simulator::Options with_target(Simulator::Options options) {
   options.node.course.work.target = {.value = 0.5, .every = 10 * options.peers * batch, .seed = 1};
   return options;
 }
 
-/// The first `liars` peers report the accuracy `says` of their models.
+/// The first `liars` peers report `says` as the accuracy of their models.
 MakeWorkload learners_with(const Simulator::Options& options, std::size_t liars, double says) {
   return [options, liars, says, honest = learners(options)](std::size_t peer) {
     if (peer >= liars) return honest(peer);
@@ -264,7 +264,8 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
     end.run();
     CHECK(end.models({0, 1, 2, 3, 4}) == 1);
     CHECK(end.means_measured == (way == Way::lockstep ? 0 : 5));
-    // The target takes fifty steps of 20 ms. There is at most one sitting in ten steps.
+    // Reaching the target takes fifty steps of 20 ms. The target is judged at most once in ten
+    // steps.
     CHECK(end.first_done_s() >= 1.0);
     CHECK(end.first_done_s() <= 2.5);
   }
@@ -343,7 +344,7 @@ TEST_CASE("a peer with the common mean has made true steps and notes how the run
   std::set<std::uint64_t> lineages;
   for (const PeerNumber peer : {0, 1, 2}) {
     const Replica& work = *end.world.peer(peer).work;
-    // Each peer makes its share, and one may train on until it hears of the end.
+    // Each peer makes its share of the steps, and may train on until it learns of the end.
     CHECK(work.step() >= 180);
     CHECK(work.step() <= 240);
     const SwarmNote note = work.swarm_note();

@@ -87,7 +87,7 @@ TEST_CASE("gossip by each codec learns what gossip of whole models learns in few
     CHECK(coded.mean_accuracy > whole.mean_accuracy - margin);
     CHECK(coded.worst > whole.worst - margin);
     CHECK(coded.exchanges > whole.exchanges * 9 / 10);
-    // The first models of each pair travel whole.
+    // The first models of each pair are sent in full.
     if (bytes_per_element(codec) == 0) CHECK(coded.bytes < whole.bytes / 3);
   }
 }

@@ -37,7 +37,7 @@ TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
     world.watch(invariants);
     world.run(Time(2s));
     if (let_in) {
-      // The peer is told directly. The world does not know, so its lists do not contain the
+      // Only this peer's node learns of the stranger. The world's own lists do not contain the
       // stranger.
       NodeEffects effects;
       world.peer(0).node->authorize(Time(2s), {id_of(1), stranger}, effects);

@@ -128,7 +128,7 @@ class Eavesdropper : public Watcher {
 }  // namespace
 
 TEST_CASE("a stranger who forges every message changes nothing that honest peers do", "[sim]") {
-  // The same world with and without the stranger.
+  // The results of one run of the same world, with or without the stranger.
   struct Run {
     std::vector<std::string> lines;
     std::vector<std::vector<float>> models;

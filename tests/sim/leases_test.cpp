@@ -67,7 +67,7 @@ TEST_CASE("leased chunks follow each peer's pace, and nearly all are trained onc
   CHECK(tally.again() <= 4 * 8 * batch);
   CHECK(ledger.all().chunks >= 400);
   CHECK(ledger.all().chunks <= 404);
-  // That is 3200 steps at 155 steps a second.
+  // The budget is 3200 steps, and all peers together make 155 steps a second.
   CHECK(end.first_stop_s() <= 1.1 * 3200 / 155.0 + 1);
 }
 

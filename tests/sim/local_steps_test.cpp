@@ -236,7 +236,7 @@ TEST_CASE("a newcomer takes over anchor and outer momentum", "[sim][allreduce]")
   holds(world, invariants, 10min);
   CHECK(world.peer(2).work->step() == run.steps);
   CHECK(parameters(world, 2) == parameters(world, 0));
-  // The outer momentum is part of a checkpoint, and all peers have the same.
+  // The outer momentum is part of a checkpoint, and is the same at all peers.
   const auto first = image_of(*world.peer(0).work).optimizer.vectors.back();
   CHECK(first.first == "outer_momentum");
   CHECK(std::ranges::any_of(first.second, [](float value) { return value != 0; }));

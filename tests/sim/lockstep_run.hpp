@@ -20,7 +20,7 @@
 
 namespace gv {
 
-/// Number of values in the contribution checksum behind every gradient.
+/// Number of values in the contribution checksum that follows every gradient.
 constexpr std::size_t ring_lanes = 4;
 
 /// Peers with a shard each, and all that is needed to repeat their work without a swarm.
@@ -114,8 +114,8 @@ struct LockstepRun {
   LocalSteps local;
 };
 
-/// The mean as a ring computes it: chunk c starts at rank c, each peer adds its own, and then the
-/// sum is scaled.
+/// The mean as a ring computes it: chunk c starts at rank c, each peer adds its own values, and
+/// then the sum is scaled.
 inline std::vector<float> ring_mean(const std::vector<std::vector<float>>& gradients) {
   const std::size_t n = gradients.size();
   const std::size_t total = gradients[0].size() + ring_lanes;

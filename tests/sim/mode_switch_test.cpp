@@ -72,7 +72,7 @@ class Switches : public Watcher {
   std::map<std::uint64_t, std::set<PeerNumber>> by;
   std::map<std::uint64_t, std::set<std::uint64_t>> models;
   std::set<std::string> refused;
-  std::map<PeerNumber, std::vector<float>> brought;  ///< The model that each peer gave to a mean.
+  std::map<PeerNumber, std::vector<float>> brought;  ///< The model that each peer added to a mean.
   double apart = -1;                                 ///< Largest error of the first switch's mean.
 
  private:
@@ -172,7 +172,7 @@ TEST_CASE("a death at the switch leaves the others in one mode", "[sim][switch]"
                  {switched(5s, 2, "allreduce"), fault(FaultKind::kill, death, just(victim), 5s)});
     world.scenario.until = 15s;
     const Switches all = run(world);
-    // Either no peer has heard of the switch, or all follow it, including the peer that returns.
+    // Either no peer has learned of the switch, or all follow it, including the peer that returns.
     CHECK((all.by.empty() || all.by.at(revision(1)).size() == peers));
   }
 }

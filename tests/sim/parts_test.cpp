@@ -20,8 +20,8 @@ using namespace std::chrono_literals;
 Time at(double s) { return Time(from_seconds(s)); }
 
 /// True if `count` of `tries` fits this probability, that is, if it is within 4 standard deviations
-/// of a binomial count. A correct link fails this once in 16,000 tests. The seeds are fixed, so a
-/// test that passes once always passes.
+/// of the mean of a binomial count. A correct link fails this once in 16,000 tests. The seeds are
+/// fixed, so a test that passes once always passes.
 bool is_rate(std::size_t count, std::size_t tries, double probability) {
   const double n = static_cast<double>(tries);
   const double deviation = std::sqrt(n * probability * (1 - probability));

@@ -36,7 +36,7 @@ struct PipelineTask {
   MixRule rule = {};
   std::size_t group = 1;         ///< Members of a group. Above 1, layers are wide enough to share.
   bool is_first_narrow = false;  ///< True if the first of two stages is too narrow to be shared.
-  std::size_t side = 0;          ///< Side of images, which groups share by rows; 0 for no images.
+  std::size_t side = 0;          ///< Side length of images, which groups share by rows; 0: none.
   bool has_norms = false;        ///< True if images go through batch norms and dropout as well.
   double target = 0;             ///< The accuracy that ends the run; 0 if there is no target.
   std::uint64_t test_every = 1;  ///< Number of runs from one test to the next.

@@ -137,8 +137,8 @@ TEST_CASE("a pipeline with the target ends at one step with every stage, in ever
     CHECK(step % 3 == 0);
     const auto votes = std::ranges::count_if(values, [](double one) { return one >= 0.8; });
     if (2 * static_cast<std::size_t>(votes) > values.size()) reached = std::min(reached, step);
-    // Two replicas of the last stage each test half of 56 places. There are 54 samples, so two
-    // samples are tested twice.
+    // Two replicas of the last stage each test 28 samples. There are only 54 samples, so two of
+    // them are tested twice.
     double sum = 0;
     for (const double value : values) sum += value / static_cast<double>(values.size());
     if (is_synchronous(kind)) CHECK(std::abs(sum - verdicts.wanted.at(step)) < 0.05);
@@ -151,7 +151,7 @@ TEST_CASE("the peer with the last stage measures the accuracy of the whole model
   const std::size_t group = GENERATE(1, 3);
   PipelineTask task{.peers = 2 * group, .stages = 2, .steps = 12, .group = group};
   task.target = 2;  // This target is never reached.
-  // With four micro-batches there are as many places as samples.
+  // With four micro-batches no sample has to be tested twice.
   task.micro_batches = 4;
   Simulator::Options options = task.options();
   options.node.pipeline.test_samples = 52;

@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t seed = 11;
 
-/// Peers are validated every 25 steps, which take half a second. They hear of each other's results
+/// Peers are validated every 25 steps, which take half a second. They learn each other's results
 /// before the next validation.
 Simulator::Options population_world(std::size_t peers, std::size_t dimension = 16) {
   Simulator::Options options = small_world(peers, seed, dimension);
@@ -165,7 +165,7 @@ TEST_CASE("one seed gives one lineage", "[sim]") {
 }
 
 TEST_CASE("a source that dies in the middle of a copy leaves the copier as it was", "[sim]") {
-  // A model has four blocks, which travel for a second.
+  // A model has four blocks, whose transfer takes a second.
   Simulator::Options options = population_world(6, 200000);
   options.scenario.noise = 0;
   options.scenario.step = 100ms;

@@ -236,7 +236,7 @@ TEST_CASE("stages do not begin beside sound checkpoints of another cut", "[unit]
   const Problems problems = resume().problems;
   REQUIRE(problems.size() == 1);
   CHECK(problems.front().place.find("stage-1") != std::string::npos);
-  // A damaged checkpoint says nothing about settings, since other peers may have the stage.
+  // A damaged checkpoint is no reason to refuse to resume, since other peers may have the stage.
   std::filesystem::resize_file(of_stage / "step-0000000005.safetensors", 20);
   CHECK(resume().problems.empty());
 }

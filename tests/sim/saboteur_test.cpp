@@ -1,4 +1,4 @@
-// Hostile members of virtual swarms: their messages fit the format of the wire, and vary.
+// Hostile members of virtual swarms: their messages fit the wire format, and vary.
 #include "sim/virtual/saboteur.hpp"
 
 #include <algorithm>

@@ -241,8 +241,8 @@ peers = "any"
 )")
                                 .scenario;
   const auto fault_events = timeline(scenario, 8, 3600s, Rng(3));
-  // The mean is a thousand and the standard deviation about 32. The test allows six of these either
-  // way.
+  // The mean is a thousand and the standard deviation about 32. The test allows six standard
+  // deviations in either direction.
   CHECK(fault_events.size() > 800);
   CHECK(fault_events.size() < 1200);
   CHECK(fault_events.back().at <= Time(500s));

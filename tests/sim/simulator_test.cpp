@@ -27,7 +27,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A world with a bit of everything: unequal peers, poor links, and faults of every part.
+/// A world with a bit of everything: unequal peers, poor links, and faults in every part.
 Simulator::Options troubled_world(std::uint64_t seed) {
   Simulator::Options options = small_world(6, seed);
   options.node.course.save_every_steps = 40;
@@ -255,7 +255,7 @@ TEST_CASE("faults of one peer that overlap combine and end one by one", "[sim]")
   world.run(Time(3500ms));
   CHECK(world.peer(1).state == PeerState::stopped);
   CHECK(world.peer(0).disk.full);
-  CHECK(world.peer(2).state == PeerState::down);  // The second kill found no peer to take.
+  CHECK(world.peer(2).state == PeerState::down);  // The second kill found no peer to kill.
   CHECK(world.local(0) == Time(5s));
   world.run(Time(6500ms));
   CHECK(world.peer(1).state == PeerState::up);
@@ -276,7 +276,7 @@ TEST_CASE("a slow CPU slows the job that is under way and no longer than it last
   options.scenario.faults = {slow};
   Simulator world(options, idle_peers(options));
   world.run(Time(100s));
-  // There are 20 s of work. The ten slow seconds do 0.01 s of it.
+  // The work takes 20 s at full pace. The ten slow seconds do as much as 0.01 s at full pace.
   CHECK(seconds(world.now().time_since_epoch()) ==
         Approx(29.99).margin(0.02));  // Two checkpoints are written on the way.
   CHECK(world.peer(0).spent.training == Approx(20));

@@ -37,7 +37,7 @@ TEST_CASE("a pipeline stands still for less than five seconds after each kill an
     PipelineTask task{.peers = 4, .stages = 2, .steps = 1'000'000};
     Simulator::Options options = task.options();
     options.seed = seed;
-    // Each fault is over long before the next one begins, and its peer has joined again.
+    // Each fault is over long before the next one begins, and its peer has joined again by then.
     for (int number = 0; number < faults; ++number) {
       const FaultKind kind = number % 2 == 0 ? FaultKind::stop : FaultKind::kill;
       const auto peer = (static_cast<std::size_t>(number) + seed) / 2 % 4;

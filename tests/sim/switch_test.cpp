@@ -174,7 +174,8 @@ TEST_CASE("a swarm goes through every algorithm that works in rounds", "[sim][mi
   REQUIRE(fault_events.size() > 25);
   const Outcome outcome = run_of(fault_events);
   CHECK(outcome.refused.empty());
-  // Rounds may be longer than the time between two commands. Such commands count as one.
+  // Rounds may be longer than the time between two commands. Commands that come within one round
+  // count as one.
   CHECK(outcome.by.size() > 15);
   for (const auto& [number, steps] : outcome.began) CHECK(steps.size() == 1);
   CHECK(outcome.last == std::set<std::string>{revision_settings(fault_events.back().algorithm)});

@@ -80,9 +80,9 @@ TEST_CASE("the first random exchange shrinks the scatter as one of the complete 
 
 TEST_CASE("exchange after exchange takes what the initiator and a uniform partner predict",
           "[sim][theory]") {
-  // Peers do not ask in independent order, because each asks once a period. So in a long run the
-  // pair is not uniform. But the partner of a given asking peer i is uniform. So whatever came
-  // before, an exchange takes on average 2a(1-a) (N ||x_i - mean||^2 + V)/(N-1) from V. The
+  // Peers do not ask in independent order, because each asks once a period. In a long run, the pair
+  // is therefore not uniform. However, the partner of a given asking peer i is uniform. Whatever
+  // came before, an exchange takes on average 2a(1-a) (N ||x_i - mean||^2 + V)/(N-1) from V. The
   // differences between the amount taken and this mean, divided by V, average to zero (they are a
   // martingale).
   //
@@ -133,11 +133,11 @@ TEST_CASE("exchange after exchange takes what the initiator and a uniform partne
 }
 
 TEST_CASE("a round of matching shrinks the scatter as a random perfect matching", "[sim][theory]") {
-  // The sum of the first case, now over the m = floor(N/2) pairs of a round. Each pair is uniform
-  // over all N(N-1)/2 pairs: E[V'] = V (1 - 4a(1-a) m/(N-1)). The factor is 1 - 2a(1-a) N/(N-1) for
-  // even N, which is (N-2)/(2(N-1)) for a = 1/2. It is 1 - 2a(1-a) for odd N, where one peer sits
-  // out. Rounds are independent, so the ratios of all rounds of a run count. All peers take their
-  // steps at once here, so all exchanges of a round belong together.
+  // The same sum as in the first case, now over the m = floor(N/2) pairs of a round. Each pair is
+  // uniform over all N(N-1)/2 pairs: E[V'] = V (1 - 4a(1-a) m/(N-1)). The factor is 1 - 2a(1-a)
+  // N/(N-1) for even N, which is (N-2)/(2(N-1)) for a = 1/2. It is 1 - 2a(1-a) for odd N, where one
+  // peer sits out. Rounds are independent, so the ratios of all rounds of a run count. All peers
+  // take their steps at once here, so all exchanges of a round belong together.
   const auto [peers, alpha] = GENERATE(
       table<std::size_t, double>({{2, 0.3}, {4, 0.5}, {5, 0.5}, {8, 0.5}, {8, 0.25}, {16, 0.1}}));
   Sample ratio;

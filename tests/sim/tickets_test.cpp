@@ -1,4 +1,5 @@
-// Virtual swarms whose peers join by tickets: which peers are in, and how fast all peers know.
+// Virtual swarms whose peers join by tickets: which peers are members, and how fast all peers learn
+// this.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>

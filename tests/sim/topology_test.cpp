@@ -1,4 +1,4 @@
-// Exchanges along a topology are those of its plan and contract as its matrices predict.
+// Exchanges along a topology follow its plan, and shrink the scatter as its matrices predict.
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <bit>
@@ -94,9 +94,9 @@ double norm(const std::vector<double>& x) {
 struct Measured {
   /// Difference of the scatter from its prediction, relative to the scatter before.
   Sample surprise;
-  Sample slowest;        ///< The same along the direction that contracts the slowest.
-  Sample share;          ///< The share of that direction in the scatter before each round.
-  double predicted = 0;  ///< The sum of that direction's eigenvalue over the seeds.
+  Sample slowest;        ///< Relative error of the prediction along the slowest direction.
+  Sample share;          ///< The slowest direction's share of the scatter before each round.
+  double predicted = 0;  ///< The slowest direction's eigenvalue, summed over the seeds.
 };
 
 /// Adds the rounds of one run. The test that calls this explains m, v and l.
@@ -109,7 +109,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   world.run(Time(6150ms));
   const Eigen::MatrixXd m = matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
-  const auto second = static_cast<Eigen::Index>(peers) - 2;  // Ascending: the last is the mean's.
+  const auto second = static_cast<Eigen::Index>(peers) - 2;  // The last belongs to the mean.
   const Eigen::VectorXd v = solver.eigenvectors().col(second);
   const double l = (1 - solver.eigenvalues()(second)) / (2 * alpha * (1 - alpha));
   all.predicted += 1 - alpha * l;
@@ -149,8 +149,8 @@ TEST_CASE("real exchanges over a topology contract as its drawn matchings predic
   //   (<v, x> <v, W x> - (1 - a l) <v, x>^2) / scatter before,
   // where v is the eigenvector of M's second eigenvalue 1 - 2a(1-a) l, the direction that contracts
   // the slowest, and 1 - a l is its eigenvalue in E[W]. Both means are checked over all rounds of
-  // all seeds, to within 3 standard errors of the sample. M itself is known better, because each
-  // seed has 4000 rounds for it, and only 30 that are measured.
+  // all seeds, to within 3 standard errors of the sample. M itself is known more precisely, because
+  // each seed counts 4000 rounds for it and measures only 30.
   const auto [kind, peers, alpha] =
       GENERATE(table<TopologyKind, std::size_t, double>({{TopologyKind::ring, 8, 0.5},
                                                          {TopologyKind::ring, 7, 0.3},
@@ -184,7 +184,7 @@ TEST_CASE("eight peers have one model after the three rounds of a hypercube",
           "[sim][theory][topology]") {
   // Rounds 1 and 2 belong to a period that began before the run. Rounds 3, 4 and 5 are a whole
   // period. Every exchange rounds to floats, by 6e-8 of a model, so the scatter keeps some 1e-14 of
-  // its start.
+  // its initial value.
   const TopologyKind kind =
       GENERATE(TopologyKind::hypercube, TopologyKind::one_peer_exponential, TopologyKind::base_k);
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
@@ -209,9 +209,9 @@ TEST_CASE("eight peers have one model after the three rounds of a hypercube",
 
 TEST_CASE("spreads under a mixing matrix fall by its gap", "[theory][topology]") {
   // The test applies x <- W x to a random start, again and again, until only the slowest direction
-  // is left. It skips 6000 rounds, in which all other directions shrink by at least 1e-12 relative
-  // to the slowest. Over the next 200 rounds, the slope of the logarithm is within 1 % of the
-  // gap's. x is scaled up again after each round, because 200 rounds leave 1e-60 of it.
+  // is left. It skips 6000 rounds, after which all other directions are below 1e-12 of the slowest.
+  // Over the next 200 rounds, the slope of ln |x| is within 1 % of the slope that the gap predicts.
+  // x is scaled up again after each round, because 200 rounds leave 1e-60 of it.
   for (const std::size_t n : {8, 15, 16, 32}) {
     for (const TopologyKind kind : topology_kinds) {
       const Topology topology{.kind = kind};

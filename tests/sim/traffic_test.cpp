@@ -63,7 +63,7 @@ class PeerBytes : public Watcher {
   std::vector<std::uint64_t> bytes_;
 };
 
-/// Peers that are 20 ms from each other. Each takes part in more than three exchanges in two
+/// Peers with a latency of 20 ms between them. Each takes part in more than three exchanges in two
 /// seconds.
 Simulator::Options large_swarm(std::size_t peers) {
   Simulator::Options options = small_world(peers, 1);
@@ -131,7 +131,7 @@ TEST_CASE("control traffic of a training peer stays below its bound", "[sim]") {
     Simulator world(options, idle_peers(options));
     PeerBytes counted(peers);
     world.watch(counted);
-    // By then all peers know each other.
+    // After 30 seconds, all peers know each other.
     world.run(Time(30s));
     const double rate = counted.rate(world, peers, 30s);
     std::printf("control traffic of each of %zu training peers: %.2f kB/s\n", peers, rate);

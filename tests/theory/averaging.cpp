@@ -84,8 +84,8 @@ Way by_plan(TopologyKind kind, std::size_t n) {
 /// SGP's schedule with two peers in a round, 2^k and 2^(k+1) away, and weights of 1/3, as in the
 /// table. This project has no such topology: its exponential ones have one peer or all. The
 /// published matrices have two faults, which `mended` corrects. They are one hop short of a period.
-/// They are also made by shifting the diagonal beyond the ends of rows, so the last rows hear the
-/// wrong peers, and columns do not sum to 1.
+/// They are also made by shifting the diagonal beyond the ends of rows, so the last rows mix with
+/// the wrong peers, and columns do not sum to 1.
 Way two_peers(std::size_t n, bool mended) {
   std::vector<Mixing> rounds;
   const double log = std::log2(static_cast<double>(n - 1));

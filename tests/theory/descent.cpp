@@ -141,7 +141,7 @@ double radius(const MomentMatrix& matrix) {
 }
 
 /// The spectral radius of the map to v' = a v - gamma (1 - P) p and p' = p + v'. P averages random
-/// pairs. 1 - P is a projection, with E[1 - P] = c = n / (2 (n - 1)) on all that sums to 0.
+/// pairs. 1 - P is a projection, with E[1 - P] = c = n / (2 (n - 1)) on all vectors that sum to 0.
 double analysed_radius(std::size_t peers, double a, double gamma) {
   const double n = static_cast<double>(peers);
   const double c = n / (2 * (n - 1));
@@ -160,8 +160,8 @@ MixRule noloco_rule(double a, double gamma) {
           .momentum = a};
 }
 
-/// The radius of the same map as mixers compute it: from one round of random models and momenta,
-/// averaged over rounds.
+/// The spectral radius of the map that analysed_radius() describes, as mixers compute it: from one
+/// round of random models and momenta, averaged over rounds.
 double simulated_radius(std::size_t peers, double a, double gamma) {
   constexpr std::size_t elements = 32;
   constexpr std::size_t draws = 120;

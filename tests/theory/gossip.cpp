@@ -162,7 +162,7 @@ namespace {
 /// ln of the fraction of the squared spread that is left after `time` on a ring, where pairs meet
 /// at random times, averaged over 60 runs. Each peer meets one other in a unit of time, so each
 /// edge is used once in two units. A Mixer's time passes in rounds. Here the same flow acts between
-/// meetings, and the same pull at them.
+/// meetings, and the same pull acts at each meeting.
 Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   constexpr std::size_t runs = 60;
   constexpr double rate = 0.5;

@@ -22,7 +22,7 @@ struct TheoryRow {
   std::string note;
 };
 
-/// The subject of each id, T1 first.
+/// The subject of the rows with one id.
 struct TheorySubject {
   std::string_view id;
   std::string_view what;

@@ -1,4 +1,4 @@
-// The table of theory matches the expected values, and would say so if it did not.
+// The table of theory matches the expected values, and would show any difference.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>

@@ -16,9 +16,9 @@
 namespace gv::tidy {
 namespace {
 
-/// What the files of a folder may include: the folder itself, `base/`, the folders in its row, and
-/// all that those may include. Sources may also include the libraries in the row. Headers may
-/// include only the standard library, unless the row says otherwise.
+/// A row of the table. Files of the folder may include the folder itself, `base/`, the folders in
+/// the row, and everything that those folders may include. Sources may also include the libraries
+/// in the row. Headers may include only the standard library, unless the row says otherwise.
 struct Folder {
   std::string prefix;
   std::vector<std::string> folders;

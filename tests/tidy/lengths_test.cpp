@@ -86,8 +86,8 @@ bool opens_scope(const std::string& declaration) {
           !std::regex_search(declaration, call));
 }
 
-/// True if such a declaration is of a function or of a named lambda, and false if it is of a value
-/// in braces.
+/// True if a declaration that ends with an opening brace is of a function or a named lambda. False
+/// if it is of a value in braces.
 bool is_function(const std::string& declaration) {
   static const std::regex parameters("^\\s*template <.*?> ");
   const std::string rest = std::regex_replace(declaration, parameters, "");

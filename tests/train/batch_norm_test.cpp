@@ -99,7 +99,8 @@ TEST_CASE("the mean gradient of peers pools their statistics by their samples") 
   OneChannel norm;
   const Doubles first = norm.gradient({1, 2}, {0, 0});
   const Doubles second = norm.gradient({0, 4, 5, -2, 3, 1}, {0, 0, 0, 0, 0, 0});
-  // A step of the whole mean gradient turns the running statistics into those of all eight samples.
+  // A step against the mean gradient with a learning rate of 1 turns the running statistics into
+  // those of all eight samples.
   const double mean = norm.parameters[2] - (2 * first[2] + 6 * second[2]) / 8;
   const double square = norm.parameters[3] - (2 * first[3] + 6 * second[3]) / 8;
   CHECK(mean == Approx(1.75));

@@ -377,7 +377,7 @@ TEST_CASE("what cannot be written or read is said and leaves nothing behind", "[
 
 TEST_CASE("a sync that fails fails the save and is not tried again", "[unit]") {
   // Each of the two files is synced, and the folder after each. A file that may not be on the disk
-  // does not get its final name, and the previous checkpoint counts.
+  // does not get its final name, and the previous checkpoint is the one to be loaded.
   constexpr int syncs_of_a_save = 4;
   for (int failing = 1; failing <= syncs_of_a_save; ++failing) {
     const Folder folder;

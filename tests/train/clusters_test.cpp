@@ -94,8 +94,8 @@ TEST_CASE("inertia never rises in Lloyd's steps") {
 TEST_CASE("rates of one over t are mini-batch k-means with counts") {
   Model model(clusters(k), {width, 1, 1}, 2);
   Floats parameters = centred({0, 0, 8, 8});
-  // The first step, with rate 1, discards the start. All later steps give every batch the same
-  // weight.
+  // The first step, with rate 1, discards the initial centres. All later steps give every batch the
+  // same weight.
   step(model, parameters, Floats{0, 1, 8, 9}, 1);
   step(model, parameters, Floats{1, 0, 9, 8}, 0.5F);
   CHECK(centre(parameters, 0) == std::array{0.5F, 0.5F});
@@ -157,7 +157,7 @@ TEST_CASE("the score of a reconstruction is the part of the inputs' scatter that
   const Score score = evaluate(model, parameters, data);
   const Merit merit = merit_of(score, data);
   CHECK(merit.name == "r2");
-  // The two means are eight apart in both numbers, so the scatter is 6 * 16 * 2 more.
+  // The two means are eight apart in both numbers, which adds 6 * 16 * 2 to the scatter.
   CHECK(merit.value == Approx(1 - (8.0 / 3) / (8.0 / 3 + 192)));
 }
 

@@ -85,7 +85,7 @@ struct DenseProblem {
 template <class T>
 struct Result {
   std::vector<T> y, dx, dw, db;
-  std::vector<std::vector<T>> summands;  ///< Each member's summand of the pass with a sum.
+  std::vector<std::vector<T>> summands;  ///< Each member's summand of y or dx, whichever is summed.
 
   friend bool operator==(const Result& a, const Result& b) {
     return a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db;

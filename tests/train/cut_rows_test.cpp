@@ -118,7 +118,7 @@ void move_rows(const std::vector<float>& from, const Range& have, std::vector<fl
   }
 }
 
-/// The same passes of all layers, computed by the network for whole images.
+/// The passes of all layers, computed by the network for whole images.
 Passes whole_passes(const Given& all) {
   const std::vector<LayerPlan> layers = all.layers();
   const ModelPlan plan{.layers = layers,

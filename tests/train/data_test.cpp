@@ -111,7 +111,8 @@ TEST_CASE("generated images have classes that differ in their patterns") {
   CHECK(std::ranges::equal(sample(0), sample(2)));
   CHECK(squares / 2048 == Approx(1).margin(0.7));
   CHECK(distance / 2048 > 0.5);
-  // An image is a sum of four waves of magnitude sqrt(1 / 2). The shortest is eight pixels long.
+  // An image is a sum of four waves of magnitude sqrt(1 / 2). The shortest wave is eight pixels
+  // long.
   CHECK(change < 4 * std::sqrt(0.5) * 2 * 3.15 / 8);
 }
 
@@ -220,8 +221,8 @@ TEST_CASE("a small alpha and few labels make unlike shards", "[unit]") {
 }
 
 TEST_CASE("a piece of labels holds few of them", "[unit]") {
-  // 20 pieces of 50 samples from 10 labels with 100 samples each, so every piece has a single
-  // label.
+  // There are 20 pieces of 50 samples from 10 labels with 100 samples each, so every piece has a
+  // single label.
   const auto data = numbered(1000, 10);
   for (const auto& shard : partition({.kind = PartitionKind::by_label}, *data, 10, Rng(3))) {
     std::set<std::int32_t> labels;

@@ -227,7 +227,7 @@ TEST_CASE("cross-entropy's gradient agrees with finite differences and shifts ca
 
 namespace {
 
-/// The gradient of a model whose dense layers give factors, with the factors multiplied out.
+/// Returns a model's gradient. The model's dense layers write factors, which are multiplied out.
 std::vector<float> multiplied_gradient(Network<float>& network, const ModelPlan& plan,
                                        const std::vector<DenseWeights>& dense, std::size_t batch,
                                        std::span<const float> parameters,
@@ -397,8 +397,8 @@ TEST_CASE("a dense layer's factors are what its gradient is the product of") {
   const Model model(spec, in, batch);
   std::vector<DenseWeights> dense = model.dense_weights();
   REQUIRE(dense.size() >= 2);
-  // The last layer has only three outputs, so its factors are larger than its gradient. The layer
-  // gives the gradient itself.
+  // The last layer has only three outputs, so its factors are larger than its gradient. It
+  // therefore writes the gradient itself.
   std::erase_if(dense, [](const DenseWeights& weights) {
     return batch * weights.rows * (weights.outputs + weights.inputs) >
            weights.outputs * weights.inputs;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t batch = 3;
 constexpr std::size_t truth = 4;
-/// The value that stays in a member's inputs where it receives none.
+/// The value that stays in a member's inputs where the member receives nothing.
 constexpr float kept = -1;
 
 SlicedStage stage_of(const std::vector<LayerSpec>& layers, const SampleShape& in) {

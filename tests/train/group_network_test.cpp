@@ -242,8 +242,8 @@ TEST_CASE("activations and pools after a convolution by rows cost no exchange") 
   // A pool with padding has an exchange of its own, and so does the pool after it.
   spec.layers[2].padding = 1;
   CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
-  // The same holds for a pool that leaves few rows, because members could not share the convolution
-  // evenly.
+  // A pool that leaves few rows also has an exchange of its own, because members could not share
+  // the convolution evenly.
   spec.layers[2] = {.kind = LayerKind::max_pool, .kernel = 3, .stride = 3};
   CHECK(sums_of(Work::drawn(spec, {2, 51, 12}).plan, false, true).size() == 5);
 }

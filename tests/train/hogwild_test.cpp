@@ -1,5 +1,5 @@
-// Steps without locks equal SGD with one worker and are as good with several. Each sample is used
-// once.
+// With one worker, steps without locks equal SGD. With several workers, they learn as well as SGD
+// does. Each sample is used once.
 #include "train/hogwild.hpp"
 
 #include <algorithm>

@@ -79,7 +79,7 @@ TEST_CASE("an LSTM in float is the one in double and samples do not mix") {
   const Doubles same_d_y(d_y.begin(), d_y.end());
   const auto y = fast->forward(parameters, x, true, rng);
   const auto exact_y = exact->forward(same, same_x, true, rng);
-  // Logistic functions in float have an error of 2e-7, and the states sum up those of ten
+  // Logistic functions in float have an error of 2e-7, and the states add up the errors of ten
   // positions.
   for (std::size_t i = 0; i < y.size(); ++i) {
     CHECK(static_cast<double>(y[i]) == Approx(exact_y[i]).margin(1e-5));

@@ -46,7 +46,8 @@ std::string little(std::uint64_t number, int bytes) {
   return text;
 }
 
-/// An entry as a zip archive describes it. Its bytes are stored, even if they claim to be deflated.
+/// An entry as a zip archive describes it. Its bytes are stored, even if its method claims that
+/// they are deflated.
 struct Claim {
   std::string name;
   std::string bytes;

@@ -145,8 +145,8 @@ Pass<T> split_pass(Network<T>& network, const Given<T>& given, bool want_d_input
   return pass;
 }
 
-/// The same results from several networks, one for each slice between `cuts`. Each has its piece of
-/// the parameters.
+/// All results for one batch from several networks, one for each slice between `cuts`. Each network
+/// has its piece of the parameters.
 template <class T>
 Pass<T> sliced_pass(const Make<T>& make, const ModelPlan& plan, const Given<T>& given,
                     const std::vector<std::size_t>& cuts) {

@@ -83,7 +83,7 @@ TEST_CASE("floats between two-byte ones are rounded to the nearest and ties to e
   std::size_t wrong = 0;
   for (std::uint16_t bits = 0; halves.is_finite(static_cast<std::uint16_t>(bits + 1)); ++bits) {
     const auto next = static_cast<std::uint16_t>(bits + 1);
-    // Both types have so few bits that a float holds the middle of two neighbours exactly.
+    // Both types have so few bits that a float holds the midpoint between two neighbours exactly.
     const auto middle = static_cast<float>((halves.meaning(bits) + halves.meaning(next)) / 2);
     const std::vector<float> around = {std::nextafter(middle, 0.0F), middle,
                                        std::nextafter(middle, std::numeric_limits<float>::max())};

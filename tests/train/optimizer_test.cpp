@@ -139,8 +139,8 @@ double radius(const std::vector<double>& x) {
   return std::pow(casoratian(last) / casoratian(0), 0.5 / static_cast<double>(last));
 }
 
-// The two-line Nesterov of a lecture note, where the slope is eta h: w' = w + v and v' = mu v -
-// grad(w + sign mu v).
+// Nesterov's method as a lecture note prints it in two lines, where the slope is eta h: w' = w + v
+// and v' = mu v - grad(w + sign mu v).
 std::vector<double> lecture_nesterov(double mu, double eta_h, double sign, int steps) {
   double w = 1, v = 0;
   std::vector<double> path = {w};
@@ -278,16 +278,16 @@ TEST_CASE("epsilon stands outside the square root", "[unit]") {
 
 TEST_CASE("nesterov contracts where the wrong look-ahead diverges", "[unit]") {
   constexpr double mu = 0.9, eta_h = 0.1;
-  // Ours uses the new velocity in its step, so it obeys x(t+2) = (1+mu)(1-eta h) x(t+1) - mu (1-eta
-  // h) x(t), with radius sqrt(0.81).
+  // Our Nesterov momentum uses the new velocity in its step, so it obeys x(t+2) = (1+mu)(1-eta h)
+  // x(t+1) - mu (1-eta h) x(t), with radius sqrt(0.81).
   const std::vector<double> x = on_quadratic(Kind::nesterov, mu, 1, eta_h, 60);
   for (std::size_t t = 1; t + 2 < x.size(); ++t) {
     const double next = (1 + mu) * (1 - eta_h) * x[t + 1] - mu * (1 - eta_h) * x[t];
     CHECK(x[t + 2] == Approx(next).margin(1e-6));
   }
   CHECK(radius(std::vector<double>(x.begin() + 1, x.end())) == Approx(0.9).margin(0.002));
-  // The note's version moves by the old velocity. It is slower with the right sign, and diverges
-  // with the sign as printed.
+  // The lecture note's version moves by the old velocity. It is slower with the right sign, and
+  // diverges with the sign as printed.
   CHECK(radius(lecture_nesterov(mu, eta_h, +1, 60)) == Approx(std::sqrt(0.91)).margin(1e-6));
   CHECK(radius(lecture_nesterov(mu, eta_h, -1, 60)) == Approx(std::sqrt(1.09)).margin(1e-6));
 }
@@ -324,8 +324,8 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
     std::array<float, 1> x = {0};
     optimizer.step(x, g, 1);  // v = 1
     CHECK(x[0] == (kind == Kind::momentum ? -1.0f : -1.5f));
-    // If momentum were kept in weight units, half of the last move would follow even at a rate of
-    // zero.
+    // If momentum were kept in weight units, half of the last move would be repeated even at a rate
+    // of zero.
     const float before = x[0];
     optimizer.step(x, g, 0);  // v = 1.5
     CHECK(x[0] == before);
@@ -338,7 +338,7 @@ TEST_CASE("momentum is kept in units of the gradient", "[unit]") {
 
 TEST_CASE("weight decay is coupled but for adamw", "[unit]") {
   const std::array<float, 1> none = {0};
-  // Adam divides the decay by its own magnitude and so moves by the rate. Adamw shrinks the
+  // Adam divides the decay by its own magnitude and so moves by the rate. AdamW shrinks the
   // parameter.
   std::array<float, 1> x = {4};
   Optimizer adam({.kind = Kind::adam, .weight_decay = 0.25}, 1);

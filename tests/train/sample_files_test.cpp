@@ -1,5 +1,5 @@
-// Samples that stay in files equal those read into memory. If that is impossible, opening the files
-// gives a reason.
+// Samples that stay in files equal those read into memory. Unsuitable files are refused with a
+// reason.
 #include "train/data/sample_files.hpp"
 
 #include <sys/resource.h>

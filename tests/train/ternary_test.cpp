@@ -319,7 +319,7 @@ TEST_CASE("a step changes the floats behind ternary weights by the gradient at t
   const auto data = std::make_shared<const DataSet>(blobs(0));
   const auto learner = built_in_learner(trainer_of(ternary(mlp({24}, 5))), data);
   const Floats first(learner->parameters().begin(), learner->parameters().end());
-  // The same samples, seen by a model whose parameters are the ternary weights.
+  // This learner has the same samples, and its parameters are the ternary weights.
   const auto other = built_in_learner(trainer_of(mlp({24}, 5)), data);
   const Floats at = with_ternary_matrices(learner->layout(), first);
   std::ranges::copy(at, other->live_parameters().begin());

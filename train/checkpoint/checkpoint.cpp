@@ -40,8 +40,8 @@ std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
          (name.substr(0, name.size() - std::string_view(suffix).size()) + optimizer_suffix);
 }
 
-/// The mark that both files of a save carry. It depends on the step and on all parameters, so that
-/// different saves have different marks.
+/// The mark that both files of a save contain. It depends on the step and on all parameters, so
+/// that different saves have different marks.
 std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
   const auto sum =
       crc32_z(static_cast<uLong>(step & 0xffffffffu),
@@ -74,7 +74,7 @@ std::string exact(double value) {
 }
 
 /// Reads one pair. Returns why it cannot be used, or an empty string. Sets `is_unfit` if the
-/// parameters are sound and only the layout is wrong.
+/// parameters could be read and only the layout is wrong.
 std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_of,
                       Checkpoint& checkpoint, bool& is_unfit) {
   LoadedParameters parameters = load_parameters(file, layout_of);

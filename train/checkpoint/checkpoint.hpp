@@ -50,8 +50,8 @@ struct LoadedCheckpoint {
   std::optional<Checkpoint> checkpoint;
   std::filesystem::path file;  ///< The parameter file of `checkpoint`.
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
-  /// The newest refused file that is sound but belongs to another model or optimiser, and why it
-  /// was refused.
+  /// The newest refused file that could be read but belongs to another model or optimiser, and why
+  /// it was refused.
   std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout);
@@ -65,8 +65,8 @@ LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder,
 struct LoadedCheckpoints {
   std::vector<Checkpoint> checkpoints;
   std::vector<std::pair<std::filesystem::path, std::string>> refused;
-  /// The newest refused file that is sound but belongs to another model or optimiser, and why it
-  /// was refused.
+  /// The newest refused file that could be read but belongs to another model or optimiser, and why
+  /// it was refused.
   std::optional<std::pair<std::filesystem::path, std::string>> unfit;
 };
 LoadedCheckpoints load_checkpoints(const std::filesystem::path& folder, const LayoutOf& layout_of);

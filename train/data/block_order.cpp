@@ -35,7 +35,7 @@ BlockOrder::Window BlockOrder::window_of(std::uint64_t place) const {
 
 BlockOrder::Spot BlockOrder::spot_of(std::uint64_t place) const {
   // Only the last block may be short. It can be anywhere in the random order of blocks, and all
-  // blocks before and after it are whole.
+  // blocks before and after it are full.
   const std::uint64_t last_begin = last_turn_ * block_;
   if (place < last_begin) return {place / block_, place % block_};
   const std::uint64_t since = place - last_begin;

@@ -21,7 +21,7 @@ namespace gv {
 /// from three if one of them is the shorter block.
 class BlockOrder {
  public:
-  /// `size`: 1 to 2^62. `block`: at least 1. Computing is fastest if it is a power of two.
+  /// `size`: 1 to 2^62. `block`: at least 1. Computing is fastest if `block` is a power of two.
   BlockOrder(std::uint64_t size, std::uint64_t block, std::uint64_t key);
 
   std::uint64_t size() const { return size_; }

@@ -1,4 +1,4 @@
-// Keeps the few blocks that a sampler currently uses in memory, and reads others ahead of time.
+// Keeps in memory the few blocks that a sampler currently uses, and reads others ahead of time.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ class BlockReader {
   /// `data` must be in files. Without `aside`, blocks are read only when they are asked for.
   BlockReader(std::shared_ptr<const DataSet> data, RunAside aside);
 
-  /// Returns the samples of that block, normalised as `data` says. The reference is valid until the
-  /// next call of any function of this class. Throws DataError if the block cannot be read; a later
-  /// call then tries again.
+  /// Returns the samples of block `number`, normalised with the data set's offset and scale. The
+  /// reference is valid until the next call of any function of this class. Throws DataError if the
+  /// block cannot be read; a later call then tries again.
   const DataSet& block(std::size_t number);
 
   /// Announces that block `number` will soon be needed, so that reading begins.

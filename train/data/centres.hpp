@@ -1,4 +1,4 @@
-// Cluster centres, which assign samples to peers and choose the kernel machine for a sample.
+// Cluster centres, by which samples are assigned to peers and to kernel machines.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Centres found by k-means, (size(), features).
+/// Centres found by k-means. `values` has the shape (size(), features).
 struct Centres {
   std::size_t features = 0;
   std::vector<float> values;

@@ -44,7 +44,7 @@ class CsvRows {
   std::size_t targets_;
   std::size_t width_ = 0;
   std::size_t number_ = 0;
-  bool may_be_headings_ = true;  ///< True while the file's first line is being read.
+  bool may_be_headings_ = true;  ///< True if reading began at the start of the file.
 };
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Draws the centres of the classes or the weights of the targets, then samples.
+// Draws the centres of the blobs or the weights of the targets, and then the samples.
 #include "train/data/generated.hpp"
 
 #include <cmath>

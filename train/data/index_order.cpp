@@ -1,4 +1,4 @@
-// Permutes the positions within a peer's part, and all samples among the parts.
+// Permutes the positions within a peer's part, and deals all samples out to the parts.
 #include "train/data/index_order.hpp"
 
 #include "base/check.hpp"

@@ -66,7 +66,7 @@ class InputLines {
   std::uint64_t end_;
   std::uint64_t offset_;
   std::string bytes_;      ///< The newest bytes read from the file.
-  std::size_t taken_ = 0;  ///< The number of these bytes in lines that next() has returned.
+  std::size_t taken_ = 0;  ///< Bytes at the start of `bytes_` that next() has already returned.
   std::optional<Problem> problem_;
 };
 

@@ -37,7 +37,7 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 /// columns are targets.
 LoadedDataSet read_csv(const std::string& file, std::size_t targets);
 
-/// Sets the fields that all data sets of text windows of `context` bytes have in common.
+/// Sets the fields that are the same in all data sets made of text windows of `context` bytes.
 void describe_text(std::size_t context, DataSet& data);
 
 /// Returns the problem of a text of `bytes` bytes, which is too short for one window.

@@ -48,9 +48,9 @@ class SampleBlocks {
   std::size_t block_samples_;
 };
 
-/// Returns the number of samples in a block of at most `block_bytes`, at least one, if each sample
-/// takes `sample_bytes` (at least 1). The number is a power of two, because BlockOrder then
-/// computes its orders fastest.
+/// Returns the number of samples, at least one, in a block of at most `block_bytes` bytes. Each
+/// sample takes `sample_bytes` bytes (at least 1). The number is a power of two, because BlockOrder
+/// then computes its orders fastest.
 std::size_t samples_of_block(std::size_t sample_bytes, std::size_t block_bytes);
 
 }  // namespace gv

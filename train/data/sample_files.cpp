@@ -286,7 +286,7 @@ CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block
   while (problems.size() < csv_problems_max) {
     const auto line = lines.next();
     if (!line) break;
-    // Clear the row here, so that a sample that is refused below leaves no values either.
+    // Clear the row here and not at the end of the loop, because a `continue` may skip the end.
     row.floats.clear();
     row.labels.clear();
     row.targets.clear();

@@ -121,8 +121,8 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }
   buffer.begin = begin;
-  // The window one block further on takes samples from one block of this window, and from the block
-  // after it.
+  // Samples one block further on come from the second of the blocks that are now in use, and from
+  // the block after it.
   if (reader_) expect_blocks_at(begin + size - 1 + shard_->blocks->block_samples());
   return buffer;
 }

@@ -16,7 +16,7 @@
 
 namespace gv {
 
-/// Shuffles a shard in every epoch and cuts batches of any size from that order. A position counts
+/// Draws batches of any size from a shard, which it shuffles in every epoch. A position counts
 /// samples over all epochs: epoch e begins at e * shard size. If a batch does not fit into the rest
 /// of an epoch, it begins the next epoch, and the remaining samples are skipped (different ones in
 /// every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure

@@ -183,8 +183,8 @@ RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use) {
   const std::string head = head_of(blocks);
   const Tensor& table = result.tensors.front();
   if (table.shape.size() != 2) return no_gpt2("its tensor 'wte.weight' is no matrix");
-  // Refuse an empty table: each token has a bias, and a table without columns may claim any number
-  // of tokens.
+  // Refuse an empty table. A table without columns may claim any number of tokens, and memory is
+  // needed for a bias of each token.
   if (table.values.empty()) return no_gpt2("its tensor 'wte.weight' is empty");
   Tensor own = from.take("lm_head.weight").value_or(table);
   const bool is_own = own.shape != table.shape || own.values != table.values;

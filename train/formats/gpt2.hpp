@@ -41,7 +41,7 @@ Gpt2Use use_in(const Layout& layout);
 RenamedTensors from_gpt2(std::vector<Tensor> tensors, const Gpt2Use& use);
 
 /// Converts the tensors of a built-in transformer to those of GPT2LMHeadModel. Biases of the output
-/// layer become "lm_head.bias", which only some readers know, and are left out if all are zero.
+/// layer become "lm_head.bias", which only some programs read, and are left out if all are zero.
 RenamedTensors to_gpt2(std::vector<Tensor> tensors);
 
 }  // namespace gv

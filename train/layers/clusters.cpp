@@ -13,9 +13,9 @@ namespace {
 /// give the centres of all samples; means of centres would not. The gradient is the parameters
 /// minus the batch's own sums and counts per sample. So plain descent with a rate of 1 is Lloyd's
 /// step (Lloyd 1982), with rates of 1/t it is mini-batch k-means (Sculley 2010), and with a
-/// constant rate it is the variant that forgets old samples. A centre to which no sample belongs
-/// keeps its place, because its sums and its count shrink by the same factor. A centre with a count
-/// of 0 or less is never the nearest.
+/// constant rate it gradually forgets old samples. A centre to which no sample belongs keeps its
+/// place, because its sums and its count shrink by the same factor. A centre with a count of 0 or
+/// less is never the nearest.
 template <class T>
 class Clusters final : public Layer<T> {
  public:

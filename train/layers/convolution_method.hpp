@@ -19,12 +19,12 @@ inline constexpr auto convolution_names =
 /// im2col replaces both.
 ConvolutionMethod quickest_method(const LayerPlan& layer);
 
-/// Returns why layer.spec.convolution, an explicitly chosen method, cannot compute this layer here.
-/// The `place` of the problem is empty.
+/// Returns why layer.spec.convolution, an explicitly chosen method, cannot compute this layer in
+/// this build and on this processor. The `place` of the problem is empty.
 std::optional<Problem> method_problem(const LayerPlan& layer);
 
 /// How images are cut for method fft: into square tiles whose side suits the transform. Each tile
-/// gives `outputs` rows and columns of outputs, and neighbours overlap by the kernel size minus
+/// yields `outputs` rows and columns of outputs, and neighbours overlap by the kernel size minus
 /// one.
 struct FftTiles {
   std::size_t side = 0;  ///< Side of a tile; 0 if the transformed kernels would need more than 1

@@ -21,10 +21,11 @@ struct AttentionPart {
 };
 AttentionPart attention_part(const LayerPlan& plan, const Range& heads);
 
-/// Makes a layer of these heads over a part's own vector. Its outputs and the gradient of its
-/// inputs are summands, which members add in the order of their heads. Each member then adds the
-/// biases to the sum of outputs. The gradients of the parameters need no exchange, because all
-/// members compute the same gradient of the output's biases. T is float or double.
+/// Makes a layer of these heads, whose parameters are the part's own vector. Its outputs and the
+/// gradient of its inputs are summands, which members add in the order of their heads. Each member
+/// then adds the biases to the sum of outputs. The gradients of the parameters need no exchange:
+/// those of a head belong to one member, and all members compute the same gradient of the output's
+/// biases. T is float or double.
 template <class T>
 std::unique_ptr<Layer<T>> make_attention_part(const LayerPlan& plan, const Range& heads);
 

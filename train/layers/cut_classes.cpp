@@ -31,8 +31,8 @@ void ClassesPart<T>::forward(const T* weights, const T* biases, const T* in,
   }
 }
 
-/// Reads the parts that another member wrote at `place`. No honest sum is below 1, since the
-/// largest logit adds exp(0).
+/// Reads the parts that another member wrote at `place`. A sum below 1 counts as 1: an honest sum
+/// is never smaller, since the largest logit adds exp(0).
 template <class T>
 std::vector<LossPart<T>> ClassesPart<T>::parts_in(const T* place, const Range& classes,
                                                   std::size_t rows) const {

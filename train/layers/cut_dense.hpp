@@ -52,8 +52,8 @@ class CutDense {
     return cut_ == DenseCut::outputs ? GroupExchange::sum : GroupExchange::none;
   }
 
-  /// Copies a member's part out of the whole weights (outputs, inputs), or back into them. Pass
-  /// biases as weights with one input; in a layer that is cut by inputs, every member has all
+  /// Copies a member's part out of the weights of the layer (outputs, inputs), or back into them.
+  /// Pass biases as weights with one input; in a layer that is cut by inputs, every member has all
   /// biases.
   void take_weights(std::span<const T> whole, std::span<T> part) const;
   void put_weights(std::span<const T> part, std::span<T> whole) const;

@@ -67,7 +67,7 @@ void StripNorm<T>::forward(const T* parameters, const T* in, const T* sum, T* ou
     T squares = 0;
     for (std::size_t strip = 0; strip < strips_.size(); ++strip) {
       const T apart = of(strip)[0] - means_[cell];
-      // Another member may send any number, so a negative sum of squares counts as 0.
+      // Another member may send any number. A negative sum of squares counts as 0.
       squares += std::max(T(0), of(strip)[1]) +
                  count * static_cast<T>(strips_[strip].size()) / height * apart * apart;
     }

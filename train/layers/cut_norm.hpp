@@ -9,12 +9,12 @@
 
 namespace gv {
 
-/// Every member has some rows of each image. In the forward pass, the members exchange the mean and
-/// the sum of squares of their rows, and combine them (Chan 1979). In the backward pass, they sum
-/// two numbers. A group norm has such a pair of numbers for each sample and group of channels, and
-/// a batch norm has one for each channel of the whole batch. Each member contributes its rows'
-/// summand to the gradient of gains and biases, and to the values that a batch norm writes in place
-/// of the gradient of its running statistics. T is float or double.
+/// Every member has some rows of each image. In the forward pass, the members exchange the mean of
+/// their rows and the sum of squared deviations from it, and combine them (Chan 1979). In the
+/// backward pass, they sum two numbers. A group norm has such a pair of numbers for each sample and
+/// group of channels, and a batch norm has one for each channel of the whole batch. Each member
+/// contributes its rows' summand to the gradient of gains and biases, and to the values that a
+/// batch norm writes in place of the gradient of its running statistics. T is float or double.
 template <class T>
 class StripNorm {
  public:
@@ -70,7 +70,7 @@ class StripNorm {
   std::size_t groups_;  ///< Number of groups of channels. In a batch norm every channel is a group.
   std::vector<Range> strips_;
   std::size_t own_;
-  std::vector<T> kept_;   ///< Our mean and sum of squares, by cell.
+  std::vector<T> kept_;   ///< Our mean and sum of squared deviations, by cell.
   std::vector<T> means_;  ///< Means over whole images, by cell.
   std::vector<T> scales_;
 };

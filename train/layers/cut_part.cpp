@@ -74,8 +74,8 @@ void put_columns(const T* own, std::size_t width, const Range& part, std::size_t
   }
 }
 
-/// A layer with some outputs or inputs of a dense layer. Its vector holds its weights and then its
-/// biases.
+/// A layer with some outputs or inputs of a dense layer. Its parameter vector holds its weights and
+/// then its biases.
 template <class T>
 class DensePart final : public Layer<T> {
  public:
@@ -133,8 +133,8 @@ class DensePart final : public Layer<T> {
   std::vector<T> d_own_;  ///< The gradient of `own_`.
 };
 
-/// A layer with some rows of an embedding's table of tokens. Its vector holds these rows and then
-/// the whole table of positions, which is added after the sum.
+/// A layer with some rows of an embedding's table of tokens. Its parameter vector holds these rows
+/// and then the whole table of positions, which is added after the sum.
 template <class T>
 class TokensPart final : public Layer<T> {
  public:
@@ -188,8 +188,8 @@ class TokensPart final : public Layer<T> {
   Range part_;
 };
 
-/// A layer with some hidden units of two dense layers. Its vector holds the weights and biases of
-/// the first layer, and then those of the second.
+/// A layer with some hidden units of two dense layers. Its parameter vector holds the weights and
+/// biases of the first layer, and then those of the second.
 template <class T>
 class PairPart final : public Layer<T> {
  public:
@@ -224,8 +224,8 @@ class PairPart final : public Layer<T> {
   CutPair<T> pair_;
 };
 
-/// A layer with some output channels of a convolution. Its vector holds the channels' weights and
-/// then their biases.
+/// A layer with some output channels of a convolution. Its parameter vector holds the channels'
+/// weights and then their biases.
 template <class T>
 class ChannelsPart final : public Layer<T> {
  public:

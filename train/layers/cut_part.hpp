@@ -23,10 +23,11 @@ inline constexpr std::size_t cut_table_min = std::size_t{1} << 20;
 bool is_of_each_value(LayerKind kind);
 
 /// True if each member has the outputs of some classes, and the loss is computed in parts. This
-/// holds for a last dense layer with more classes than inputs, unless all members have its weights.
+/// holds for a last dense layer whose weights members divide, and which is tied or has more classes
+/// than inputs.
 bool goes_by_classes(const LayerPlan& layer);
 
-/// Returns how many layers from `layers[first]` on members share as one unit by splitting the
+/// Returns how many layers, from `layers[first]` on, members share as one unit by splitting the
 /// model: 3 for two dense layers with an activation between them, and 1 for a single dense,
 /// attention, convolution or embedding layer. Returns 0 if members do not share the layer, or share
 /// it by rows or classes. The unit does not depend on the group.

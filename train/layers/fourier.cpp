@@ -241,7 +241,7 @@ void Fourier<T>::forward(std::size_t images, std::size_t rows, const Load& load,
   }
 }
 
-/// Swaps real and imaginary parts, because the transform then inverts itself, up to a factor.
+/// Runs the transform with real and imaginary parts swapped, which inverts it up to a factor.
 template <class T>
 void Fourier<T>::inverse(std::size_t images, std::size_t rows, std::size_t stride, const T* spectra,
                          const Store& store) {

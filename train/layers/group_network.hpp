@@ -19,10 +19,10 @@
 namespace gv {
 
 /// Forward and backward pass through a stage for batches of one size, as computed by a member of a
-/// group. The member holds some slices of the stage. Each sum divides a pass, so a pass has one
-/// part more than it has sums. A part ends with our summand. The caller provides the sum, from
-/// which the next part continues. Between two steps, either all members hold equal values, or each
-/// holds its strip. T is float or double.
+/// group. The member holds some slices of the stage. Sums divide a pass into parts, so a pass has
+/// one part more than it has sums. Each part except the last ends with our summand. The caller
+/// provides the sum, from which the next part continues. Between two steps, either all members hold
+/// equal values, or each holds its strip. T is float or double.
 template <class T>
 class GroupNetwork {
  public:

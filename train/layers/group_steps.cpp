@@ -156,7 +156,7 @@ class Steps {
   }
 
   std::vector<GroupStep> steps_;
-  MembersHave between_;  ///< What members have after the last step.
+  MembersHave between_;  ///< The form in which members have the last step's outputs.
 };
 
 bool is_trained(const GroupStep& step) {
@@ -165,8 +165,8 @@ bool is_trained(const GroupStep& step) {
   });
 }
 
-/// Returns the sum that members make after this step, or before it in the backward pass; nullopt if
-/// there is none.
+/// Returns the sum that members make in this step of the forward pass or, if `backward`, of the
+/// backward pass; nullopt if there is none.
 std::optional<GroupSum> sum_of(const SlicedStage& stage, const GroupStep& step, bool backward) {
   if (!is_summed(step.kind, backward)) return std::nullopt;
   if (step.kind == Kind::edges) {

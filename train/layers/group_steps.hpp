@@ -44,15 +44,16 @@ struct GroupStep {
 };
 std::vector<GroupStep> group_steps(const ModelPlan& plan);
 
-/// What members have between two layers: whole samples, or strips. If the strips come from a
-/// convolution for which the members have exchanged rows, the activations and pools after it need
-/// no further exchange (follows_in_strip). Such layers belong to the convolution's step, but pools
-/// only if they leave a row for each slice.
+/// The form in which members have the values between two layers: whole samples, or strips. If the
+/// strips come from a convolution for which the members have exchanged rows, the activations and
+/// pools after it need no further exchange (follows_in_strip). Such layers belong to the
+/// convolution's step, but pools only if they leave a row for each slice.
 enum class MembersHave { samples, strips, strips_of_convolution };
-/// Returns the steps of some of a model's layers. `between` says what members have before the
-/// layers, and is changed to what they have after them.
+/// Returns the steps of some of a model's layers. `between` is the form of the values before these
+/// layers, and becomes the form after them.
 std::vector<GroupStep> group_steps(std::span<const LayerPlan> layers, MembersHave& between);
-/// True if members sum after such a step or, if `backward`, before it in the backward pass.
+/// True if a step of this kind has a sum in the forward pass or, if `backward`, in the backward
+/// pass.
 bool is_summed(GroupStep::Kind kind, bool backward);
 /// True for a batch norm in strips, whose sums are statistics of the batch. In tests of the model,
 /// members use the running statistics and sum nothing.
@@ -71,8 +72,8 @@ std::vector<GroupSum> group_sums(const SlicedStage& stage, bool backward, bool w
 std::vector<Range> edge_rows(const SlicedStage& stage, std::span<const LayerPlan> readers,
                              std::span<const std::size_t> cuts);
 
-/// Returns the share of each member of a group with these cuts in `grains` rows of an image or
-/// grains of a unit.
+/// Divides `grains` grains of a unit, or as many rows of an image, among the members of a group
+/// with these cuts. Returns each member's range.
 std::vector<Range> shares_of(const SlicedStage& stage, std::size_t grains,
                              std::span<const std::size_t> cuts);
 

@@ -16,8 +16,9 @@ namespace gv {
 float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
                  std::span<float> parameters, const Rng& rng);
 
-/// Fills only the `parameters` in these ascending ranges of the layout, with the same values. Needs
-/// no memory for the others. Returns the largest magnitude of all parameters in the layout.
+/// Like the function above, but fills `parameters` only with the values in these ascending ranges
+/// of the layout. Needs no memory for the others. Returns the largest magnitude of all parameters
+/// in the layout.
 float initialise(const ModelPlan& whole, double deviation, const Layout& layout,
                  std::span<const Range> ranges, std::span<float> parameters, const Rng& rng);
 

@@ -1,5 +1,5 @@
-// A layer in plain memory order: in float for training without oneDNN, in double for gradient
-// checks.
+// A layer in plain memory order: in float for training where oneDNN does not compute it, in double
+// for gradient checks.
 #pragma once
 
 #include <cstddef>

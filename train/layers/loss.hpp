@@ -10,7 +10,7 @@ namespace gv {
 /// The loss of a batch.
 struct LossSum {
   double loss = 0;          ///< Sum of the samples' losses.
-  std::size_t correct = 0;  ///< Number of samples whose largest output is their label.
+  std::size_t correct = 0;  ///< Number of samples whose largest output is that of their label.
 };
 
 /// Computes softmax cross-entropy from logits `outputs` (batch, classes). The largest logit is

@@ -56,7 +56,7 @@ class Network {
 template <class T>
 std::unique_ptr<Network<T>> make_plain_network(const ModelPlan& plan, std::size_t batch);
 
-/// What oneDNN can do in this build and on this processor.
+/// The features of oneDNN that this build and this processor support.
 struct OnednnAbilities {
   bool is_built_in = false;
   bool winograd = false;
@@ -64,8 +64,8 @@ struct OnednnAbilities {
 };
 const OnednnAbilities& onednn_abilities();
 
-/// A network with oneDNN's dense layers, convolutions and pools in its blocked layouts, and plain
-/// layers for the rest. Null in a build without oneDNN.
+/// A network with oneDNN's dense layers, convolutions and pools, and plain layers for the rest.
+/// Null in a build without oneDNN.
 std::unique_ptr<Network<float>> make_onednn_network(const ModelPlan& plan, std::size_t batch);
 
 /// Makes the network with which models are trained and evaluated: oneDNN's, or a plain one in a

@@ -1,6 +1,6 @@
-// A network that uses oneDNN for dense layers, convolutions and pools. Between these layers,
-// activations stay in oneDNN's blocked layouts; they are converted to plain memory order only for
-// our own layers.
+// A network that uses oneDNN for dense layers, convolutions and pools. Between convolutions and
+// pools, activations stay in oneDNN's blocked layouts; they are converted to plain memory order for
+// dense layers and for our own layers.
 #include <omp.h>
 
 #include <algorithm>
@@ -240,8 +240,8 @@ class OnednnNetwork final : public Network<float> {
   }
 
  private:
-  /// A peer trains with one thread. OpenMP stores this number for each calling thread, so it must
-  /// be set on the thread that computes.
+  /// A network computes with one thread. OpenMP stores the number of threads for each calling
+  /// thread, so it must be set on the thread that computes.
   static void use_one_thread() { omp_set_num_threads(1); }
 
   std::size_t first_needed(bool want_d_inputs) const { return want_d_inputs ? 0 : first_trained_; }

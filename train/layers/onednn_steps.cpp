@@ -69,7 +69,7 @@ class Operation {
         scratch_(context.view(description.scratchpad_desc())),
         arguments_(std::move(arguments)) {
     arguments_.emplace(DNNL_ARG_SCRATCHPAD, scratch_);
-    // Needs slightly more memory than described, because the start is aligned to a cache line.
+    // Slightly more memory is needed than described, because the start is aligned to a cache line.
     const std::size_t needed = description.scratchpad_desc().get_size() + cache_line;
     if (context.scratch.size() < needed) context.scratch.resize(needed);
   }
@@ -335,7 +335,7 @@ struct ConvolutionSizes {
   bool winograd;
 };
 
-/// A convolution in oneDNN's own layouts. Uses Winograd's algorithm where that is faster.
+/// A convolution in oneDNN's own layouts, by Winograd's algorithm or directly (see by()).
 class ConvolutionStep final : public OnednnStep {
  public:
   ConvolutionStep(OnednnContext& context, const LayerPlan& plan, bool relu, bool pooled,

@@ -43,7 +43,7 @@ std::string_view stem(LayerKind kind) {
   }
 }
 
-/// The name of a model's first layer in problems.
+/// The name that problems use for a model's first layer.
 constexpr std::string_view first_place = "layers[0]";
 
 /// Number of positions of a window that slides over `size` + 2 * padding values; 0 if the window
@@ -413,7 +413,7 @@ void append_statistics(const LayerPlan& layer, std::vector<Range>& into) {
   for (const LayerPlan& beside : layer.shortcut) append_statistics(beside, into);
 }
 
-/// A copy of the layer, including those inside it, with offsets counted from `begin`.
+/// A copy of the layer and of the layers inside it, with offsets counted from `begin`.
 LayerPlan shifted(LayerPlan layer, std::size_t begin) {
   for (std::size_t* offset : {&layer.begin, &layer.end, &layer.weight, &layer.bias}) {
     *offset -= begin;

@@ -70,8 +70,8 @@ struct ModelPlan {
   std::vector<std::size_t> residual_weights;
 };
 
-/// Resolves `spec` and appends everything wrong to `problems` (places are "layers[3]"). The plan
-/// may be used only if nothing was wrong.
+/// Resolves `spec` and appends everything wrong to `problems`, with places such as "layers[3]". The
+/// plan may be used only if nothing was wrong.
 ModelPlan plan_model(const ModelSpec& spec, const SampleShape& input, Problems& problems);
 
 /// True if a pipeline may be cut before layer `at`. It may not be cut between layers that share a
@@ -81,7 +81,7 @@ bool may_cut(const ModelPlan& plan, std::size_t at);
 /// The running statistics of batch norms in the flat vector, ascending. They are not trained
 /// parameters: in place of their gradient, the layer writes their difference from the batch's
 /// statistics, and the optimiser subtracts a tenth of it. So the statistics are averaged wherever
-/// gradients are averaged over micro-batches, or gradients or models over several peers.
+/// gradients or models are averaged.
 std::vector<Range> statistics_of(const ModelPlan& plan);
 
 /// The layers [first, last) as a separate plan: one stage of a pipeline. Its flat vector begins at

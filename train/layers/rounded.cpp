@@ -10,7 +10,8 @@
 namespace gv {
 namespace {
 
-/// The plan for the layer inside. The layer's own vector holds its weights and then its biases.
+/// Returns the plan for an inner layer in float, whose parameter vector holds only its weights and
+/// then its biases.
 LayerPlan alone(LayerPlan plan, std::size_t weights) {
   plan.precision = Precision::float32;
   plan.begin = 0;

@@ -18,9 +18,9 @@ struct HeldRun {
   std::size_t size = 0;
 };
 
-/// The parameters of a stage that a peer holds: those that all carriers have, and some slices. They
-/// are the stage's flat vector without the other slices, so a layer's tensors keep their order, but
-/// have fewer rows or columns.
+/// The parameters of a stage that a peer holds: those that all carriers of the stage have, and some
+/// slices. They are the stage's flat vector without the other slices, so a layer's tensors keep
+/// their order, but have fewer rows or columns.
 struct HeldParameters {
   Range slices;
   std::vector<Range> ranges;  ///< Ranges of the stage's vector, ascending, not adjacent.
@@ -31,7 +31,7 @@ struct HeldParameters {
   /// Number of held parameters that come before this place in the stage's vector.
   std::size_t held_before(std::size_t place) const;
 
-  /// Extracts the held parameters from a whole vector.
+  /// Extracts the held parameters from a vector of the whole stage.
   template <class T>
   std::vector<T> take(std::span<const T> whole) const {
     std::vector<T> values;
@@ -90,8 +90,8 @@ class SlicedStage {
   std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
   /// The ranges of a slice in the stage's vector, ascending.
   const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
-  /// The grains that these slices have of a unit with `grains` grains, or the rows that they have
-  /// of an image with `grains` rows.
+  /// Returns the range that these slices have of the `grains` grains of a unit, or of the `grains`
+  /// rows of an image.
   Range grains_of(std::size_t grains, const Range& slices) const;
 
   HeldParameters held(const Range& slices) const;

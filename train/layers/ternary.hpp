@@ -27,8 +27,8 @@ struct TernaryForm {
   /// Weights of at most this magnitude become 0: 0.7 times the mean magnitude, the best threshold
   /// within a few percent for weights that are uniformly or normally distributed.
   float threshold = 0;
-  /// The mean magnitude of the other weights, which become plus or minus this value. It is the
-  /// scale with the smallest sum of squared errors.
+  /// The mean magnitude of the weights above `threshold`, which become plus or minus this value. It
+  /// is the scale with the smallest sum of squared errors.
   float scale = 0;
 };
 
@@ -38,7 +38,7 @@ TernaryForm ternary_form(std::span<const float> weights);
 
 /// Writes the ternary values of one matrix to `out`, which has the matrix's size and may be
 /// `weights` itself. A matrix that is already ternary stays as it is. So does a matrix with a
-/// weight that is not finite, because a model that has diverged must not look sound.
+/// weight that is not finite, because the ternary values would hide that the model has diverged.
 void make_ternary(std::span<const float> weights, std::span<float> out);
 
 /// Makes a network that runs `inner`, which has this layout, with ternary matrices in place of the

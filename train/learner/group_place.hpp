@@ -15,8 +15,8 @@ namespace gv {
 /// slices. The number is divisible by 2, 3, 4 and 6, so groups of these sizes get equal shares.
 inline constexpr std::size_t slices_of_stage = 24;
 
-/// The members of a group make each pass of a stage together: each computes its own slices of the
-/// layers, and then the members sum their results.
+/// One member's place in a group. The members make each pass through a stage together: each
+/// computes its own slices of the layers, and then the members sum their results.
 struct GroupPlace {
   Range slices;             ///< Our slices.
   std::size_t own = 0;      ///< Our index among the members.

@@ -1,5 +1,5 @@
-// The place of each tensor in a model's flat float32 vector. With it, consensus code need not know
-// about layers.
+// The place of each tensor in a model's flat float32 vector. With such a layout, consensus code
+// need not know about layers.
 #pragma once
 
 #include <cstddef>

@@ -45,7 +45,7 @@ class Tunable {
   virtual double validation_loss() = 0;
 };
 
-/// The additional interface of a learner that has no model. Instead, its program gives one array
+/// The additional interface of a learner that has no model. Instead, its program supplies one array
 /// after another to be averaged. The functions are called on the thread that runs the learner's
 /// tasks.
 class ArraySource {
@@ -67,8 +67,8 @@ class ArraySource {
   virtual void write(std::span<const float> mean, float weights, std::size_t peers) = 0;
 };
 
-/// One copy of a model that learns. Its owner gives it tasks and changes its parameters between
-/// them; it knows nothing of other peers.
+/// One copy of a model that learns. Its owner gives it tasks, and changes its parameters between
+/// tasks. A learner knows nothing about other peers.
 ///
 /// Only functions without a default must be implemented. The defaults are for a learner whose
 /// optimiser keeps no state between steps. A learner that keeps such state overrides all functions
@@ -98,9 +98,9 @@ class Learner {
   // ---- Its model: models, gradients and changes have layout().size() floats ----
 
   virtual std::span<const float> parameters() const = 0;
-  /// The parameters, for changes between tasks and by a `Direct`. Their address never changes, but
-  /// the view must be requested again after a task, because the model may be elsewhere during a
-  /// task.
+  /// The parameters, which may be changed between tasks and by a `Direct`. Their address never
+  /// changes, but the view must be requested again after a task, because the model may be elsewhere
+  /// during a task.
   virtual std::span<float> live_parameters() = 0;
   /// Number of optimiser steps made.
   virtual std::uint64_t step() const = 0;
@@ -125,19 +125,19 @@ class Learner {
   /// (0: as many as in one of its own steps). If gradient() was called after the last update, the
   /// samples of that call are then used up.
   virtual void update(std::span<const float> mean, std::size_t samples = 0) = 0;
-  /// Makes a change that contains values from other peers. If the learner has a bound, the
-  /// parameters may then be held at it (held()).
+  /// Makes a change that contains values from other peers. If the learner has a bound, parameters
+  /// beyond the bound are then clamped (see held()).
   virtual void change_by_others(const Change& change) { change(live_parameters()); }
-  /// Number of changes that would have made parameters absurdly large, so that the parameters were
-  /// held at a bound. Counts updates, ends of local steps, changes by others and, after
-  /// hold_steps(), own steps. Equal at all learners with equal beginnings and updates.
+  /// Number of changes after which parameters were clamped to a bound, because they had become
+  /// absurdly large. Counts updates, ends of local steps, changes by others and, after
+  /// hold_steps(), own steps. Equal at all learners with the same initial model and updates.
   virtual std::uint64_t held() const { return 0; }
 
-  /// If `always`, the learner's own steps are also held at the bound, and so is a model that has
-  /// grown beyond the bound. Only the present model, its checkpoint's model, and a model that is
-  /// adopted before the first step may be larger; these raise the bound. Without this rule, a model
-  /// that others have made large could grow by its own steps, which would allow the next change by
-  /// others to be larger still.
+  /// If `always`, parameters are also clamped to the bound after the learner's own steps, and a
+  /// model beyond the bound may not stay as large as it is. Three models may be larger, and raise
+  /// the bound: the present one, one restored from a checkpoint, and one adopted before the first
+  /// step. Without this rule, a model that others have made large could grow further by its own
+  /// steps, and the next change by others could then make it larger still.
   virtual void hold_steps(bool /*always*/) {}
   /// The bound while hold_steps() is on. Infinite for a learner without a bound.
   virtual float parameter_bound() const { return std::numeric_limits<float>::infinity(); }
@@ -165,9 +165,9 @@ class Learner {
   /// at a later step, it includes our last gradient or local steps, so their samples count as used.
   virtual void adopt_model(std::span<const float> parameters, std::uint64_t step);
 
-  /// Takes over another replica's model with its copy_optimizer() and updates(). Given the same
-  /// gradients, both learners then continue with the same bits. Counts used samples as in
-  /// adopt_model(). The caller must have checked the sizes.
+  /// Takes over another replica's model, its optimiser's state from copy_optimizer(), and its
+  /// updates(). Given the same gradients, both learners then continue with the same bits. Counts
+  /// used samples as in adopt_model(). The caller must have checked the sizes.
   virtual void adopt_state(std::span<const float> parameters, std::span<const float> optimizer,
                            std::uint64_t step, std::uint64_t updates);
 
@@ -202,7 +202,7 @@ class Learner {
   /// Multiplies every update by `factor` from now on. The factor is 1 at first.
   virtual void set_update_factor(double factor) = 0;
 
-  /// Makes later steps of run_steps() use this many times the size of the first batch.
+  /// Makes later steps of run_steps() use batches of `growth` times the usual size.
   virtual void set_batch_growth(std::uint64_t /*growth*/) {}
 
   /// Sets the fraction of the swarm's budget that is used up. A learner may use it for its learning

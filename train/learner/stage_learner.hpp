@@ -113,8 +113,8 @@ class StageLearner {
   }
   virtual void adopt_state(const PartOfStage& part, std::span<const float> state) = 0;
   /// The optimiser's state for a stage's checkpoint. restore() is the inverse: it loads parameters
-  /// and such a state, of the carried parts or of the whole stage. restore() returns why they do
-  /// not fit, or an empty string.
+  /// and such a state for the carried parts. If the stage is not carried, restore() first takes up
+  /// all of it. restore() returns why the values do not fit, or an empty string.
   virtual OptimizerState optimizer_state(std::size_t stage) const = 0;
   virtual std::string restore(std::size_t stage, std::span<const float> parameters,
                               const OptimizerState& state) = 0;
@@ -122,9 +122,9 @@ class StageLearner {
   virtual void move_to(std::uint64_t step) = 0;
 
   /// Takes micro-batch `number` of this run through a stage, with the parameters after `version`
-  /// updates of the run. The first stage ignores `in` and draws the peer's batch `draw` of the run.
-  /// `out` has boundary(stage + 1).forward() floats; it is empty for the last stage, which computes
-  /// the loss and returns the score instead.
+  /// updates of the run. The first stage ignores `in` and draws this peer's batch number `draw` of
+  /// the run. `out` has boundary(stage + 1).forward() floats; it is empty for the last stage, which
+  /// computes the loss and returns the score instead.
   virtual Score forward(std::size_t stage, std::uint32_t number, std::size_t draw,
                         std::uint32_t version, std::span<const float> in, std::span<float> out) = 0;
 
@@ -148,7 +148,7 @@ class StageLearner {
   /// in the last part, `out` is its output. If the first member deals out the sum
   /// (GroupSum::dealt), only our own part of `in` is set. The group's first member draws the
   /// batches of the first stage. backward_weight() adds the gradient of our slices, and our share
-  /// of the common part's gradient. A run has only one version of the parameters.
+  /// of the common part's gradient. All passes of a group use the newest version of the parameters.
   virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                              std::span<const float> in, std::span<float> out) = 0;
   virtual void backward_part(const PassPart& pass, std::span<const float> in,

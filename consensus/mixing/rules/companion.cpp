@@ -1,4 +1,4 @@
-// A2CiD2: a second vector and the model pull each other together.
+// A2CiD2: the model and a second vector attract each other.
 #include <array>
 #include <cmath>
 

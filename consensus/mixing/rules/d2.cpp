@@ -42,8 +42,8 @@ constexpr std::array d2_constraints = {
 }  // namespace
 
 // needs_same_weights: each round repeats the changes of earlier rounds, which accumulate while
-// other peers mix. Models diverge if two hosts mix with each other only every 8 rounds, with pairs
-// along a tree or a star, and with base_k and 64 peers.
+// other peers mix. For example, models diverge with pairs along a tree or a star, with base_k and
+// 64 peers, and with two hosts that mix with each other only every 8 rounds.
 extern const MixPart d2;
 constinit const MixPart d2{
     .name = "d2",

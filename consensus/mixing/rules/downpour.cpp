@@ -11,8 +11,8 @@ namespace gv::rules {
 namespace {
 
 /// DOWNPOUR (Dean 2012): the centre adds up all changes, and the others continue from its sum. In a
-/// tree, each peer is the centre for the peers below it, and sends the sum of their changes and its
-/// own up (Gupta 2016).
+/// tree, each peer is the centre for the peers below it, and sends up the sum of their changes and
+/// its own (Gupta 2016).
 template <class Real>
 class Downpour : public MixStep<Real> {
  public:
@@ -47,7 +47,8 @@ class Downpour : public MixStep<Real> {
     if (!peer.is_sound) return;
     if (peer.rank != 0) send(peer, draft, change_, {above(peer)});
     if (!asks_.empty()) send(peer, draft, x, {asks_.begin(), asks_.end()});
-    // Peers that do not wait get our model only after they have sent something.
+    // If peers do not wait for each other, a peer below gets our model only after it has sent a
+    // change.
     if (!is_in_step(peer.rule)) asks_.clear();
   }
 
@@ -65,8 +66,8 @@ class Downpour : public MixStep<Real> {
     if (model != nullptr) {
       std::ranges::copy(*model, x.begin());
       // If peers wait for each other, this model was sent before our last change arrived.
-      // Otherwise, we cannot know, so we take the model as it is: the next one will contain the
-      // changes that it lacks.
+      // Otherwise, we cannot know which changes it contains, so we take it as it is: the next model
+      // will contain the changes that this one lacks.
       if (is_in_step(peer.rule)) add<Real>(x, change_);
     }
     if (!below_.empty()) add<Real>(x, below_);
@@ -75,7 +76,8 @@ class Downpour : public MixStep<Real> {
   void hold(const Peer&, Real bound) override { hold_within<Real>(below_, 2 * bound); }
 
  private:
-  /// The rank that sends us its model. Rank 0 has none above it, so it gets the number of peers.
+  /// The rank that sends us its model. For rank 0, which has no rank above it, the result is the
+  /// number of peers.
   static std::size_t above(const Peer& peer) {
     if (peer.rank == 0) return peer.plan->peers();
     return peer.plan->topology().kind == TopologyKind::tree ? (peer.rank - 1) / 2 : 0;

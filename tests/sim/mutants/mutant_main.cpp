@@ -26,7 +26,7 @@ void try_sound_core() {
   ::_exit(2);
 }
 
-/// A crash of the whole program also counts as found.
+/// A crash of the program also counts as a fault that was found.
 void crash(int) {
   constexpr std::string_view text = "caught: it crashed\n";
   static_cast<void>(!::write(STDOUT_FILENO, text.data(), text.size()));
