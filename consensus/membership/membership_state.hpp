@@ -31,6 +31,8 @@ struct Membership::State {
     Time reminded_at{};  ///< When we last told the member that we believe it to be gone.
     int transmissions_left =
         0;  ///< Number of times that the member's newest change must still be sent.
+    std::set<PeerId>
+        told_to;  ///< Peers to which that change was sent, until none are left to send.
   };
 
   /// Our own probe under way.
@@ -102,6 +104,7 @@ struct Membership::State {
   void spread(Entry& entry);
   static Member told(const Entry& entry);
   void set_transmissions(Entry& entry, int left);
+  bool is_kept_from(PeerId to, const Entry& entry) const;
   std::vector<Member> rumors_for(PeerId to);
   void push_pull(PeerId to, bool reply, Effects& out);
   std::vector<PeerId> live_others() const;

@@ -129,6 +129,7 @@ Member Membership::State::told(const Entry& entry) {
 
 void Membership::State::spread(Entry& entry) {
   const double n = static_cast<double>(others.size() + 1);
+  entry.told_to.clear();
   set_transmissions(entry, 4 * static_cast<int>(std::ceil(std::log10(n + 1))));
 }
 
@@ -138,6 +139,18 @@ void Membership::State::set_transmissions(Entry& entry, int left) {
     if (left > 0) news.insert({-left, entry.member.id});
   }
   entry.transmissions_left = left;
+  if (left == 0) entry.told_to.clear();
+}
+
+/// True if `to` has got the entry's newest change from us, and the transmissions that are left are
+/// just enough for the peers that have not. Otherwise two peers that exchange many messages could
+/// use up all transmissions, and a third peer that only we can reach would wait for push-pull.
+bool Membership::State::is_kept_from(PeerId to, const Entry& entry) const {
+  const std::size_t itself = view.contains(entry.member.id) ? 1 : 0;
+  const std::size_t all = view.size() - 1 - (&entry == &self ? 0 : itself);
+  const bool all_fit =
+      entry.told_to.size() + static_cast<std::size_t>(entry.transmissions_left) > all;
+  return !all_fit && entry.told_to.contains(to);
 }
 
 /// Returns the newest changes, those sent the fewest times first. A change about `to` itself is
@@ -151,9 +164,10 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
   std::vector<Entry*> fresh;
   for (const auto& [told, peer] : news) {
     if (fresh.size() == rumors_max) break;
-    if (peer != to) fresh.push_back(&others.at(peer));
+    Entry& entry = others.at(peer);
+    if (peer != to && !is_kept_from(to, entry)) fresh.push_back(&entry);
   }
-  if (self.transmissions_left > 0) {
+  if (self.transmissions_left > 0 && !is_kept_from(to, self)) {
     const auto less_told = std::ranges::find_if(fresh, [&](const Entry* entry) {
       return entry->transmissions_left <= self.transmissions_left;
     });
@@ -162,6 +176,7 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
   for (Entry* entry : fresh) {
     if (rumors.size() == rumors_max) break;
     rumors.push_back(told(*entry));
+    entry->told_to.insert(to);
     set_transmissions(*entry, entry->transmissions_left - 1);
   }
   return rumors;

@@ -69,6 +69,17 @@ TEST_CASE("sixteen peers that contact the same one agree within seconds", "[memb
   }
 }
 
+TEST_CASE("a peer that only one other can reach learns of all others within seconds",
+          "[membership][unit]") {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Cluster cluster({.peers = 4, .seed = seed, .membership = {}});
+    cluster.cut(1, 2);
+    cluster.cut(3, 2);
+    for (int i = 1; i < 4; ++i) cluster.contact(i, 0);
+    CHECK(cluster.run_until([&] { return cluster.at(2).view().size() == 4; }, 3.0));
+  }
+}
+
 TEST_CASE("a stranger that contacts everybody is in no view", "[membership][unit]") {
   Cluster cluster({.peers = 5, .seed = 1, .membership = {}});
   for (int i = 0; i < 4; ++i) cluster.authorize(i, peers_below(4));
