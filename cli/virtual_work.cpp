@@ -49,7 +49,9 @@ NodeOptions VirtualWork::node() const {
         {.all_data = tasks_.front().samples, .test_data = test_.data ? test_.data->size() : 0});
   }
   const Task& task = tasks_.front();
-  return node_options(config_, facts_of(*stages_of(task), optimizer),
+  ModelFacts facts = facts_of(*stages_of(task), optimizer);
+  facts.slices_most = task.slices_most;
+  return node_options(config_, facts,
                       {.steps = task.trainer.steps,
                        .all_data = task.samples,
                        .test_data = task.test ? task.test->size() : 0});

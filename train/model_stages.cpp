@@ -126,14 +126,16 @@ std::vector<SlicedStage> sliced_stages(const ModelSpec& model, SampleShape input
   return stages;
 }
 
-bool can_share_stages(const ModelSpec& model, SampleShape input,
-                      const std::vector<std::size_t>& ends) {
+std::vector<bool> shareable_stages(const ModelSpec& model, SampleShape input,
+                                   const std::vector<std::size_t>& ends) {
   Problems unsound;
   const ModelPlan plan = plan_model(model, input, unsound);
+  std::vector<bool> shareable;
   std::size_t first = 0;
-  return std::ranges::any_of(ends, [&](std::size_t end) {
-    return SlicedStage(slice(plan, std::exchange(first, end), end), 1).slices() > 0;
-  });
+  for (const std::size_t end : ends) {
+    shareable.push_back(SlicedStage(slice(plan, std::exchange(first, end), end), 1).slices() > 0);
+  }
+  return shareable;
 }
 
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input) {

@@ -52,9 +52,10 @@ struct LayerWork {
 };
 std::vector<LayerWork> layer_work(const ModelSpec& model, SampleShape input);
 
-/// True if a group of peers can share some layer of some stage of a valid cut.
-bool can_share_stages(const ModelSpec& model, SampleShape input,
-                      const std::vector<std::size_t>& ends);
+/// Returns for each stage of a valid cut whether a group of peers can share it, because it has a
+/// layer that can be divided.
+std::vector<bool> shareable_stages(const ModelSpec& model, SampleShape input,
+                                   const std::vector<std::size_t>& ends);
 
 /// Lists everything wrong with a cut of this model. All problems name the place "pipeline.ends".
 Problems cut_problems(const ModelSpec& model, SampleShape input,

@@ -166,9 +166,9 @@ struct Progress {
 /// other peers. Its name comes from the receiver's allow-list.
 struct Member {
   PeerId id{};
-  std::string name;               ///< The name in the allow-list; at most 64 bytes.
-  std::string address;            ///< Stated by the peer: the address of its control link,
-                                  ///< "host:port". Empty if it cannot be dialled.
+  std::string name;     ///< The name in the allow-list; at most 64 bytes.
+  std::string address;  ///< Stated by the peer: the "host:port" of its control link. Empty
+                        ///< if it cannot be dialled.
   std::uint64_t incarnation = 0;  ///< Stated by the peer, which raises it when others believe that
                                   ///< the peer is gone.
   MemberState state = MemberState::alive;
@@ -368,9 +368,10 @@ struct StageHolding {
 /// The most stage holdings in a message, so that messages stay small.
 inline constexpr std::size_t stage_holdings_max = 1024;
 
-/// A stage, the peer that will carry it, and the source that sends the state. The source is the
-/// carrier itself if it has the state.
+/// A part of a pipeline, the peer that will carry it, and the source that sends the state. The
+/// source is the carrier itself if it has the state.
 struct StageAssignment {
+  /// The part: a stage, a slice or, in messages, several consecutive slices (StageParts).
   std::uint32_t stage = 0;
   PeerId carrier{};
   PeerId source{};

@@ -16,8 +16,12 @@ namespace {
 
 class Mapping {
  public:
-  Mapping(std::span<const StageCarrier> carriers, std::span<const double> stage_seconds)
-      : carriers_(carriers), seconds_(stage_seconds), speeds_(known_speeds(carriers)) {
+  Mapping(std::span<const StageCarrier> carriers, std::span<const double> stage_seconds,
+          std::span<const std::size_t> least)
+      : carriers_(carriers),
+        seconds_(stage_seconds),
+        least_(least),
+        speeds_(known_speeds(carriers)) {
     for (const StageCarrier& carrier : carriers) {
       stages_of_.emplace_back();
       for (const std::uint32_t stage : carrier.stages) {
@@ -34,6 +38,7 @@ class Mapping {
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
       if (stages_of_[i].empty()) place(i);
     }
+    for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) complete(stage);
     if (balances) balance();
     for (auto& stages : stages_of_) std::ranges::sort(stages);
     return std::move(stages_of_);
@@ -64,6 +69,9 @@ class Mapping {
     for (std::size_t i = 0; i < stages_of_.size(); ++i) count += carries(i, stage);
     return count;
   }
+
+  /// Number of carriers that the stage needs.
+  std::size_t need(std::uint32_t stage) const { return least_.empty() ? 1 : least_[stage]; }
 
   /// Seconds per micro-batch in this stage, shared by its carriers. A carrier of several stages
   /// divides its speed among them.
@@ -123,13 +131,13 @@ class Mapping {
   }
 
   /// The peer whose move to `stage` leaves the slowest stage with the smallest load. Returns
-  /// nullopt if no stage can spare a peer.
+  /// nullopt if no stage has more carriers than it needs.
   std::optional<std::size_t> best_move(std::uint32_t stage) {
     std::optional<std::size_t> best;
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < stages_of_.size(); ++i) {
       const bool is_spare = !carriers_[i].pin && stages_of_[i].size() == 1 && !carries(i, stage) &&
-                            carriers_of(stages_of_[i].front()) > 1;
+                            carriers_of(stages_of_[i].front()) > need(stages_of_[i].front());
       if (!is_spare) continue;
       const std::uint32_t before = std::exchange(stages_of_[i].front(), stage);
       // While some stage has no carrier, all loads are infinite, so the first peer is taken.
@@ -171,10 +179,28 @@ class Mapping {
     return {has_copy, is_next, -work / speeds_[i]};
   }
 
+  /// The first stage with fewer carriers than it needs; nullopt if there is none.
+  std::optional<std::uint32_t> incomplete_stage() const {
+    for (std::uint32_t stage = 0; stage < seconds_.size(); ++stage) {
+      if (carriers_of(stage) < need(stage)) return stage;
+    }
+    return std::nullopt;
+  }
+
+  /// Moves carriers to the stage until it has as many as it needs, as long as other stages can
+  /// spare some.
+  void complete(std::uint32_t stage) {
+    while (carriers_of(stage) < need(stage)) {
+      const auto spare = best_move(stage);
+      if (!spare) return;
+      stages_of_[*spare].front() = stage;
+    }
+  }
+
   void place(std::size_t newcomer) {
     const auto fullest = fullest_of([](std::size_t) { return true; });
     if (!fullest) {
-      stages_of_[newcomer].push_back(slowest_stage());
+      stages_of_[newcomer].push_back(incomplete_stage().value_or(slowest_stage()));
       return;
     }
     std::vector<std::uint32_t>& stages = stages_of_[*fullest];
@@ -232,6 +258,7 @@ class Mapping {
 
   std::span<const StageCarrier> carriers_;
   std::span<const double> seconds_;
+  std::span<const std::size_t> least_;
   std::vector<double> speeds_;
   std::vector<std::vector<std::uint32_t>> stages_of_;
 };
@@ -240,9 +267,11 @@ class Mapping {
 
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds,
-                                                   bool balances) {
+                                                   bool balances,
+                                                   std::span<const std::size_t> least) {
   check(!carriers.empty() && !stage_seconds.empty(), "stages are mapped to peers that are there");
-  return Mapping(carriers, stage_seconds).map(balances);
+  check(least.empty() || least.size() == stage_seconds.size(), "every stage may need carriers");
+  return Mapping(carriers, stage_seconds, least).map(balances);
 }
 
 }  // namespace gv

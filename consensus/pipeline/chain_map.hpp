@@ -1,6 +1,7 @@
 // Assigns stages to peers by a pure function, so that every peer computes the same map.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -35,6 +36,11 @@ struct StageCarrier {
 /// for a real gain, one change at a time, and none moves back and forth while speeds stay the same.
 /// With `balances = false`, this last change is left out.
 ///
+/// `least` holds for each stage how many carriers it needs, because fewer would not have enough
+/// memory; by default one. Newcomers join a stage that lacks carriers before any other, and a stage
+/// with more than it needs gives some to one that lacks them. No peer leaves a stage that has no
+/// more than it needs, unless another stage has none.
+///
 /// A pinned peer gets its stage before anything else is decided. If it did not carry that stage, it
 /// gives up all others. A second peer that carries the pinned stage among several stages then gives
 /// up the pinned stage. With `balances`, the second peer gives it up even if the pinned peer
@@ -42,6 +48,7 @@ struct StageCarrier {
 /// and it never moves for balance.
 std::vector<std::vector<std::uint32_t>> map_stages(std::span<const StageCarrier> carriers,
                                                    std::span<const double> stage_seconds,
-                                                   bool balances = true);
+                                                   bool balances = true,
+                                                   std::span<const std::size_t> least = {});
 
 }  // namespace gv

@@ -20,7 +20,8 @@ namespace gv {
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
 inline constexpr std::size_t planned_micro_batches_max = 64;
-/// The largest number of assignments in a layout. A message has no room for more.
+/// The largest number of assignments in a message, and of slices and stages that layouts of a
+/// search assign. A message joins consecutive slices, so it has room for more of them.
 inline constexpr std::size_t assignments_max = 1024;
 
 /// The costs of a step, without the speeds and links of the peers.

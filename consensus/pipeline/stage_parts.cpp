@@ -14,6 +14,11 @@ namespace {
 constexpr unsigned first_bits = 16;
 constexpr std::uint32_t first_mask = (1U << first_bits) - 1;
 
+/// The part after those that a packed number names.
+std::uint32_t next_part(std::uint32_t packed) {
+  return (packed & first_mask) + (packed >> first_bits) + 1;
+}
+
 }  // namespace
 
 StageParts::StageParts(const std::vector<std::size_t>& slices) {
@@ -42,9 +47,8 @@ std::vector<StageHolding> StageParts::packed(std::vector<StageHolding> holdings)
   for (auto holding = slices; holding != holdings.end(); ++holding) {
     if (!packed.empty() && holding != slices) {
       StageHolding& last = packed.back();
-      const std::uint32_t next = (last.stage & first_mask) + (last.stage >> first_bits) + 1;
       const bool is_alike = last.carried == holding->carried && last.version == holding->version;
-      if (is_alike && next == holding->stage) {
+      if (is_alike && next_part(last.stage) == holding->stage) {
         last.stage += 1U << first_bits;
         continue;
       }
@@ -54,9 +58,9 @@ std::vector<StageHolding> StageParts::packed(std::vector<StageHolding> holdings)
   return packed;
 }
 
-bool StageParts::names(const StageHolding& holding) const {
-  const std::uint32_t first = holding.stage & first_mask;
-  const std::uint32_t more = holding.stage >> first_bits;
+bool StageParts::names(std::uint32_t packed) const {
+  const std::uint32_t first = packed & first_mask;
+  const std::uint32_t more = packed >> first_bits;
   return first < count() && more < count() - first && (more == 0 || is_slice(first));
 }
 
@@ -67,6 +71,40 @@ std::vector<StageHolding> StageParts::unpacked(const std::vector<StageHolding>& 
     const std::uint32_t first = holding.stage & first_mask;
     for (std::uint32_t i = 0; i <= holding.stage >> first_bits; ++i) {
       unpacked.push_back({first + i, holding.carried, holding.version});
+    }
+  }
+  return unpacked;
+}
+
+std::size_t StageParts::parts_in(const StageAssignment& assignment) {
+  return (assignment.stage >> first_bits) + 1;
+}
+
+std::vector<StageAssignment> StageParts::packed(
+    const std::vector<StageAssignment>& assignments) const {
+  std::vector<StageAssignment> packed;
+  for (const StageAssignment& assignment : assignments) {
+    StageAssignment* last = packed.empty() ? nullptr : &packed.back();
+    const bool follows = last != nullptr && last->carrier == assignment.carrier &&
+                         last->source == assignment.source && is_slice(last->stage & first_mask) &&
+                         is_slice(assignment.stage) && next_part(last->stage) == assignment.stage;
+    if (follows) {
+      last->stage += 1U << first_bits;
+    } else {
+      packed.push_back(assignment);
+    }
+  }
+  return packed;
+}
+
+std::vector<StageAssignment> StageParts::unpacked(
+    const std::vector<StageAssignment>& assignments) const {
+  std::vector<StageAssignment> unpacked;
+  for (const StageAssignment& assignment : assignments) {
+    if (!names(assignment)) continue;
+    for (std::uint32_t part = assignment.stage & first_mask; part < next_part(assignment.stage);
+         ++part) {
+      unpacked.push_back({part, assignment.carrier, assignment.source});
     }
   }
   return unpacked;

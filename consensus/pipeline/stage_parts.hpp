@@ -30,14 +30,23 @@ class StageParts {
   const Range& slices_of(std::uint32_t stage) const { return slices_[stage]; }
   bool has_slices(std::uint32_t stage) const { return !slices_[stage].empty(); }
 
-  /// In messages, consecutive slices that a peer holds in the same way are one holding. packed()
-  /// joins them. unpacked() is the inverse, and leaves out parts that do not exist.
+  /// In messages, consecutive slices that a peer holds in the same way are one holding, and those
+  /// that a peer gets from the same source are one assignment. packed() joins them; assignments
+  /// must be sorted by carrier, and those of a carrier by part. unpacked() is the inverse, and
+  /// leaves out parts that do not exist.
   std::vector<StageHolding> packed(std::vector<StageHolding> holdings) const;
   std::vector<StageHolding> unpacked(const std::vector<StageHolding>& holdings) const;
-  /// True if a holding in a message names existing parts.
-  bool names(const StageHolding& holding) const;
+  std::vector<StageAssignment> packed(const std::vector<StageAssignment>& assignments) const;
+  std::vector<StageAssignment> unpacked(const std::vector<StageAssignment>& assignments) const;
+  /// True if a holding or an assignment in a message names existing parts.
+  bool names(const StageHolding& holding) const { return names(holding.stage); }
+  bool names(const StageAssignment& assignment) const { return names(assignment.stage); }
+  /// Number of parts in an assignment of a message.
+  static std::size_t parts_in(const StageAssignment& assignment);
 
  private:
+  bool names(std::uint32_t packed) const;
+
   std::vector<std::uint32_t> stage_of_;  ///< The stage of each part.
   std::vector<Range> slices_;            ///< The slices of each stage.
 };

@@ -86,7 +86,7 @@ std::vector<StageCarrier> carriers_among(std::span<const StageOffer> offers,
 }
 
 /// The slices of each rank, which are the same in each stage that it carries. Returns nullopt if a
-/// group has too few members to hold all slices in memory.
+/// group has too few members to hold all slices in memory, or more members than slices.
 std::optional<std::vector<Range>> slices_of_ranks(const StageLayout& layout,
                                                   const std::vector<StageCarrier>& carriers,
                                                   const StagePlanOptions& options) {
@@ -98,7 +98,7 @@ std::optional<std::vector<Range>> slices_of_ranks(const StageLayout& layout,
     }
     if (all == 0) continue;
     const std::size_t most = options.slices_most == 0 ? all : std::min(all, options.slices_most);
-    if (members.size() * most < all) return std::nullopt;
+    if (members.size() * most < all || members.size() > all) return std::nullopt;
     std::vector<double> speeds;
     for (const std::uint32_t rank : members) speeds.push_back(carriers[rank].speed);
     const std::vector<Range> shares = member_slices(speeds, all, most);
@@ -243,12 +243,12 @@ PeerGroups groups_of(const HeldParts& held, const StageParts& parts) {
   return numbered(std::move(members), held.stages.size());
 }
 
-HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignment> assignments,
+HeldParts held_parts(std::span<const PeerId> order, const std::vector<StageAssignment>& assignments,
                      const StageParts& parts) {
   HeldParts held;
   held.stages.resize(order.size());
   held.slices.resize(order.size());
-  for (const StageAssignment& assignment : assignments) {
+  for (const StageAssignment& assignment : parts.unpacked(assignments)) {
     const auto rank =
         static_cast<std::size_t>(std::ranges::find(order, assignment.carrier) - order.begin());
     const std::uint32_t stage = parts.stage_of(assignment.stage);
@@ -286,7 +286,11 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   const std::vector<StageCarrier> carriers = carriers_among(offers, *version, options, mapped);
   const bool searches = options.layouts && carriers.size() <= planned_peers_max;
-  std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work, !searches);
+  std::vector<std::size_t> least(work.size(), 1);
+  for (std::uint32_t stage = 0; stage < all; ++stage) {
+    if (parts.has_slices(stage)) least[mapped(stage)] = options.group.least;
+  }
+  std::vector<std::vector<std::uint32_t>> map = map_stages(carriers, work, !searches, least);
   for (std::vector<std::uint32_t>& stages : map) {
     if (!options.mirrored) break;
     for (std::size_t i = stages.size(); i-- > 0;) stages.push_back(all - 1 - stages[i]);

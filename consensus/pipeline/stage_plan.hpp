@@ -62,7 +62,7 @@ struct HeldParts {
   /// carry.
   bool is_ragged = false;
 };
-HeldParts held_parts(std::span<const PeerId> order, std::span<const StageAssignment> assignments,
+HeldParts held_parts(std::span<const PeerId> order, const std::vector<StageAssignment>& assignments,
                      const StageParts& parts);
 
 /// The groups of a generation. Ranks that carry the same stages form a group if their slices, one

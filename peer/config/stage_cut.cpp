@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -16,10 +17,12 @@
 namespace gv {
 namespace {
 
-/// Returns the fewest slices that a member of a full group has. Without groups, a peer has all
-/// slices.
+/// Returns the fewest slices that a member of a full group must be able to hold. Without groups, a
+/// peer has all slices. With groups there are two at least: if every member held one slice only, a
+/// further peer could neither join the group nor form another.
 std::size_t slices_at_least(const PipelineConfig& pipeline) {
-  return (slices_of_stage + pipeline.group - 1) / pipeline.group;
+  const std::size_t full = (slices_of_stage + pipeline.group - 1) / pipeline.group;
+  return std::max<std::size_t>(full, 2);
 }
 
 /// Returns the cost of layers [first, end) for a peer that has `slices` of the slices into which a
@@ -132,12 +135,14 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
     const double between = (too_little + enough) / 2;
     (estimated_cut(config, model, shape, between).empty() ? too_little : enough) = between;
   }
+  const std::size_t least = slices_at_least(config.pipeline);
+  const std::size_t members = (slices_of_stage + least - 1) / least;
   return {"pipeline.memory_mb",
           fmt::format("with {} stages one needs {:.4g} MB at least, whatever the cut{}",
                       config.pipeline.stages, 1e-6 * enough,
-                      config.pipeline.group > 1 ? fmt::format(", at each of {} peers that share it",
-                                                              config.pipeline.group)
-                                                : ""),
+                      config.pipeline.group > 1
+                          ? fmt::format(", at each of {} peers that share it", members)
+                          : ""),
           config.pipeline.group > 1
               ? "allow that much, or use more stages, smaller batches or a larger group"
           : config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"

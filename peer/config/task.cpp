@@ -30,6 +30,35 @@
 namespace gv {
 namespace {
 
+/// Lets groups of peers share the stages of a pipeline, within the memory of each peer.
+void share(const Config& config, const std::vector<std::size_t>& ends, Task& task) {
+  const ModelSpec& model = task.trainer.model;
+  const std::vector<bool> shareable = shareable_stages(model, task.shard->shape, ends);
+  if (std::ranges::find(shareable, true) == shareable.end()) {
+    task.problems.push_back({"pipeline.group",
+                             "no stage has a dense or attention layer large enough to be shared",
+                             "write group = 1, or use wider layers"});
+    return;
+  }
+  task.slices_most = slices_most(config, model, task.shard->shape, ends);
+  if (task.slices_most == 0) return;
+  // With chimera, a peer carries a stage together with its mirror image.
+  const bool is_mirrored = config.pipeline.schedule == PipelineKind::chimera;
+  const std::size_t each = (slices_of_stage + task.slices_most - 1) / task.slices_most;
+  std::size_t all = 0;
+  for (std::size_t stage = 0; stage < (is_mirrored ? ends.size() / 2 : ends.size()); ++stage) {
+    const std::size_t mirror = is_mirrored ? ends.size() - 1 - stage : stage;
+    all += shareable[stage] && shareable[mirror] ? each : 1;
+  }
+  if (each == 1 || config.run.peers >= all) return;
+  task.problems.push_back(
+      {"pipeline.memory_mb",
+       fmt::format("with so little each shared stage needs {} peers, and all stages {}; the run "
+                   "has {}",
+                   each, all, config.run.peers),
+       "allow more, or start more peers"});
+}
+
 /// Turns `task` into the task of a pipeline. Every run takes the micro-batches of all peers
 /// together.
 void cut(const Config& config, std::size_t samples, Task& task) {
@@ -55,24 +84,7 @@ void cut(const Config& config, std::size_t samples, Task& task) {
   } else {
     task.problems = cut_problems(task.trainer.model, task.shard->shape, stages.ends);
   }
-  if (pipeline.group > 1 && task.problems.empty() &&
-      !can_share_stages(task.trainer.model, task.shard->shape, stages.ends)) {
-    task.problems.push_back({"pipeline.group",
-                             "no stage has a dense or attention layer large enough to be shared",
-                             "write group = 1, or use wider layers"});
-  }
-  if (task.problems.empty()) {
-    task.slices_most = slices_most(config, task.trainer.model, task.shard->shape, stages.ends);
-    const std::size_t least =
-        task.slices_most > 0 ? (slices_of_stage + task.slices_most - 1) / task.slices_most : 1;
-    if (config.run.peers < least) {
-      task.problems.push_back(
-          {"pipeline.memory_mb",
-           fmt::format("so little holds a stage only at {} peers together, and the run has {}",
-                       least, config.run.peers),
-           "allow more, or start more peers"});
-    }
-  }
+  if (pipeline.group > 1 && task.problems.empty()) share(config, stages.ends, task);
   task.stages = std::move(stages);
 }
 
@@ -189,14 +201,19 @@ Problems problems_of_test(const Config& config, const DataSet& train, const Data
                      "name files that belong together"});
   }
   const bool is_by_data = config.model.kind != ModelKind::layers;
-  if (is_by_data && outputs_of(config.model, test) != outputs_of(config.model, train)) {
+  const std::size_t of_test = outputs_of(config.model, test);
+  const std::size_t of_train = outputs_of(config.model, train);
+  // Test data may lack the samples of the last classes.
+  const bool fits =
+      test.classes > 0 && train.classes > 0 ? of_test <= of_train : of_test == of_train;
+  if (is_by_data && !fits) {
     found.push_back({"data.test_files",
                      fmt::format("the test data have {} labels or targets, the training data {}",
-                                 outputs_of(config.model, test), outputs_of(config.model, train)),
+                                 of_test, of_train),
                      "name files that belong together"});
   }
   if (!found.empty()) return found;
-  return problems_of(config, model_spec(config.model, outputs_of(config.model, test)), test);
+  return problems_of(config, model_spec(config.model, of_train), test);
 }
 
 namespace {
@@ -472,6 +489,7 @@ std::string save_replica(const std::filesystem::path& checkpoints, const Replica
 
 std::string read_config_text(const std::string& path) {
   if (path.empty()) return std::string(default_config_text());
+  if (std::filesystem::is_directory(path)) return {};
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }

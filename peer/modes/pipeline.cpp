@@ -173,7 +173,14 @@ void PipelineMode::peer_gone(Time now, PeerId peer, Effects& out) {
   }
 }
 
-void PipelineMode::begin_generation(Time now, const Generation& generation, Effects& out) {
+/// The decided generation, with an assignment for each part.
+Generation PipelineMode::by_part(Generation decided) const {
+  decided.assignments = parts_.unpacked(decided.assignments);
+  return decided;
+}
+
+void PipelineMode::begin_generation(Time now, const Generation& decided, Effects& out) {
+  const Generation generation = by_part(decided);
   run_.enter(generation);
   choose_panel();
   end_.enter(generation, work_, generations_.agreement());

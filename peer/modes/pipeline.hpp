@@ -134,7 +134,8 @@ class PipelineMode final : public Mode {
     }
   };
 
-  void begin_generation(Time now, const Generation& generation, Effects& out);
+  Generation by_part(Generation decided) const;
+  void begin_generation(Time now, const Generation& decided, Effects& out);
   void abandon();
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
   void end_generation(Time now, Effects& out);

@@ -1,4 +1,5 @@
-// Copies parts of stages in a pipeline: for neighbours, for peers that take them over, and for us.
+// Copying parts of a pipeline's stages: to neighbours, to peers that take over a stage, and from
+// other peers to us.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"

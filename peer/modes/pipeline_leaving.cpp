@@ -45,7 +45,7 @@ void PipelineMode::hand_over() {
   if (last_generation->key() != last_generation_key_) {
     last_generation_key_ = last_generation->key();
     due_.exports.clear();  // These exports belong to a ballot that failed.
-    states_.enter(*last_generation);
+    states_.enter(by_part(*last_generation));
     end_last_run(last_generation->version);
   }
   if (!states_.owes()) handing_over_ = false;

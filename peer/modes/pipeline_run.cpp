@@ -57,8 +57,6 @@ void PipelineRun::enter(const Generation& generation) {
 }
 
 void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uint32_t>& speeds) {
-  group_sums_.enter(key_, options_.micro_batches + tests_of_run());
-  group_sums_.begin(operation_);
   groups_ = groups_of(held, plan_.parts);
   worker_ = groups_.group_of[rank_];
   GroupPlace place{.slices = own_slices_.empty() ? Range{} : own_slices_.begin()->second,
@@ -83,7 +81,10 @@ void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uin
       workers_[stage].push_back(group);
     }
   }
+  // The number of tests depends on `workers_`, and all members must number sums in the same way.
   test_routes_ = make_routes(RouterKind::fixed, workers_, tests_of_run(), worker_speeds_, Rng(0));
+  group_sums_.enter(key_, options_.micro_batches + test_routes_.size());
+  group_sums_.begin(operation_);
 }
 
 double PipelineRun::own_share() const {

@@ -57,7 +57,8 @@ std::optional<Generation> StagePlanner::plan(const Answers& answers, const Gener
     const double share = offer.speed > 0 ? offer.speed / fastest : 1;
     start.shares.push_back(static_cast<std::uint32_t>(std::max(1.0, share_max * share)));
   }
-  start.assignments = std::move(plan->assignments);
+  start.assignments = options_.parts.packed(plan->assignments);
+  if (start.assignments.size() > assignments_max) return std::nullopt;
   return start;
 }
 
@@ -105,8 +106,16 @@ std::string StagePlanner::problem(const Generation& generation) const {
   }
   std::set<std::uint32_t> carried;
   std::set<std::pair<std::uint32_t, PeerId>> assignments;
+  std::size_t named = 0;
   for (const StageAssignment& assignment : generation.assignments) {
-    if (assignment.stage >= options_.parts.count()) return "it assigns a stage that does not exist";
+    if (!options_.parts.names(assignment)) return "it assigns a stage that does not exist";
+    named += StageParts::parts_in(assignment);
+  }
+  // Counted before they are unpacked, so that a hostile generation cannot fill the memory.
+  if (named > generation.order.size() * options_.parts.count()) {
+    return "it assigns a stage twice to the same peer";
+  }
+  for (const StageAssignment& assignment : options_.parts.unpacked(generation.assignments)) {
     if (!generation.contains(assignment.carrier)) {
       return "it assigns a stage to a peer that takes no part";
     }
@@ -197,7 +206,7 @@ bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer&
   if (!is_near(start.version) && !are_many(sources.size(), start.order.size())) return false;
   const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
   bool carries = false;
-  for (const StageAssignment& assignment : start.assignments) {
+  for (const StageAssignment& assignment : options_.parts.unpacked(start.assignments)) {
     carries |= assignment.carrier == self;
     if (assignment.source != self || start.version.step == 0) continue;
     const bool is_claimed = std::ranges::any_of(holdings, [&](const StageHolding& holding) {

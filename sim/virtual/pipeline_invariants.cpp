@@ -103,11 +103,11 @@ void PipelineInvariants::note_slices(const Simulator& world, PeerNumber peer) {
   const Generation* newest = agreement.generation();
   if (newest == nullptr) newest = agreement.last_generation();
   if (newest == nullptr || newest->key() == record(peer).slices_of) return;
-  const std::size_t stages = world.options().node.pipeline.stages.size();
+  const StageParts parts = world.options().node.pipeline.parts();
   record(peer).slices_of = newest->key();
   record(peer).slices = static_cast<std::size_t>(std::ranges::count_if(
-      newest->assignments,
-      [stages](const StageAssignment& assignment) { return assignment.stage >= stages; }));
+      parts.unpacked(newest->assignments),
+      [&](const StageAssignment& assignment) { return parts.is_slice(assignment.stage); }));
 }
 
 void PipelineInvariants::on_job(const Simulator& world, PeerNumber peer, const Job& job) {
@@ -423,7 +423,7 @@ void PipelineInvariants::secure(const Simulator& world, const Generation& genera
   const auto add = [&](std::uint32_t stage, PeerNumber peer) {
     holders[stage].insert({peer, world.peer(peer).incarnation});
   };
-  for (const StageAssignment& assignment : generation.assignments)
+  for (const StageAssignment& assignment : parts.unpacked(generation.assignments))
     add(assignment.stage, number_of(assignment.carrier));
   for (std::uint32_t stage = 0; stage < holders.size(); ++stage) {
     for (const auto& [keeper, copies] : keepers_[{generation.key(), stage}]) {

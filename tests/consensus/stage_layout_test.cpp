@@ -459,4 +459,17 @@ TEST_CASE("a generation with a group of too many peers is refused", "[unit]") {
   CHECK(planner.problem(generation) == "it makes a group of too many peers");
 }
 
+TEST_CASE("the generation of a hundred peers in groups of two fits into a message", "[unit]") {
+  const StagePlanner planner({1}, 800,
+                             {.parts = StageParts({24}), .group = {.least = 1, .most = 2}});
+  Answers answers;
+  for (std::uint64_t id = 1; id <= 100; ++id) {
+    answers[PeerId{id}] = {.speed = 1, .holdings = {{0, false, {}}}};
+  }
+  const auto generation = planner.plan(answers, nullptr);
+  REQUIRE(generation);
+  CHECK(generation->assignments.size() == 200);
+  CHECK(planner.problem(*generation).empty());
+}
+
 }  // namespace gv

@@ -171,4 +171,66 @@ TEST_CASE("peers that are too few for their memory begin nothing", "[unit]") {
   }
 }
 
+TEST_CASE("a stage that needs several peers for its memory gets them before others get more",
+          "[unit]") {
+  const StagePlanOptions options{
+      .parts = StageParts({24, 24, 0}), .group = {.least = 2, .most = 2}, .slices_most = 12};
+  const std::vector<double> seconds = {5, 1, 0.1};
+  const auto carriers_of = [](const StagePlan& plan, std::uint32_t stage) {
+    return std::ranges::count(plan.assignments, stage, &StageAssignment::stage);
+  };
+  std::vector<StageOffer> offers;
+  for (std::uint64_t id = 1; id <= 7; ++id) {
+    offers.push_back({PeerId{id}, 1, {keeps(0, 0)}});
+    const auto plan = plan_stages(offers, seconds, options);
+    INFO(id << " peers");
+    REQUIRE(plan.has_value() == (id >= 5));
+    if (!plan) continue;
+    CHECK(carriers_of(*plan, 0) == static_cast<std::ptrdiff_t>(id) - 3);
+    CHECK(carriers_of(*plan, 1) == 2);
+    CHECK(carriers_of(*plan, 2) == 1);
+  }
+  // The peers that carry these stages keep them, and the newcomer goes where one is missing.
+  std::vector<StageOffer> running;
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    const std::uint32_t stage = id == 4 ? 2 : 0;
+    running.push_back({PeerId{id}, 1, {carries(stage, 7)}});
+    for (std::uint32_t part = 0; part < options.parts.count(); ++part) {
+      if (part != stage) running.back().holdings.push_back(keeps(part, 7));
+    }
+  }
+  running.push_back({PeerId{5}, 1, {keeps(0, 0)}});
+  const auto plan = plan_stages(running, seconds, options);
+  REQUIRE(plan);
+  CHECK(carriers_of(*plan, 0) == 2);
+  CHECK(carriers_of(*plan, 1) == 2);
+}
+
+TEST_CASE("a group of more peers than slices begins nothing", "[unit]") {
+  std::vector<StageOffer> offers;
+  for (std::uint64_t id = 1; id <= 26; ++id) {
+    offers.push_back(member(id, {0, 24}, {}));
+    const auto plan = plan_stages(offers, std::vector<double>{1}, sliced(24, 1));
+    CHECK(plan.has_value() == (id == 24));
+  }
+}
+
+TEST_CASE("assignments of slices that follow each other are named as one", "[unit]") {
+  const StageParts parts({0, 4, 4});
+  const auto by = [](std::uint32_t part, std::uint64_t carrier, std::uint64_t source) {
+    return StageAssignment{.stage = part, .carrier = PeerId{carrier}, .source = PeerId{source}};
+  };
+  // Peer 1 carries stages 0 and 1 and gets one slice from peer 2, which carries stage 2 alone.
+  std::vector<StageAssignment> assignments = {by(0, 1, 1), by(1, 1, 1), by(3, 1, 1), by(4, 1, 1),
+                                              by(5, 1, 2), by(6, 1, 1), by(2, 2, 2)};
+  for (std::uint32_t part = 7; part < 11; ++part) assignments.push_back(by(part, 2, 2));
+  const std::vector<StageAssignment> packed = parts.packed(assignments);
+  CHECK(packed.size() == 7);
+  CHECK(std::ranges::all_of(packed, [&](const auto& one) { return parts.names(one); }));
+  CHECK(parts.unpacked(packed) == assignments);
+  CHECK(parts.unpacked(assignments) == assignments);
+  CHECK_FALSE(parts.names(by((1U << 16) + 1, 1, 1)));
+  CHECK(parts.unpacked({by((9U << 16) + 3, 1, 1), by(11, 1, 1)}).empty());
+}
+
 }  // namespace gv

@@ -59,6 +59,13 @@ TEST_CASE("a loss that does not fit the data is found at its line", "[unit]") {
 TEST_CASE("too little memory for every cut is found at its line", "[unit]") {
   CHECK(with_data("[run]\nmode = \"pipeline\"\n[pipeline]\nmemory_mb = 0.001\n")
             .starts_with("a.toml:4: pipeline.memory_mb: with 2 stages one needs "));
+  // A group of two peers has to carry each of the two stages.
+  CHECK(with_data("[run]\nmode = \"pipeline\"\n[pipeline]\ngroup = 2\nmemory_mb = 0.71\n"
+                  "[model]\nkind = \"mlp\"\nhidden = [240, 240, 48]\n[train]\nbatch = 4\n"
+                  "optimizer = \"sgd\"\n") ==
+        "a.toml:5: pipeline.memory_mb: with so little each shared stage needs 2 peers, and all "
+        "stages 4; the "
+        "run has 2; allow more, or start more peers\n");
 }
 
 TEST_CASE("layers that do not fit the data are found at the line of the layer", "[unit]") {
@@ -161,6 +168,8 @@ TEST_CASE("test data that a model of the training data cannot judge are found", 
   CHECK(with_data(more_labels.config()) ==
         "a.toml:1: data.test_files: the test data have 3 labels or targets, the training data 2; "
         "name files that belong together\n");
+  const CsvData fewer_labels("1,0\n2,1\n3,2\n", "1,1\n");
+  CHECK(with_data(fewer_labels.config()).empty());
   const CsvData wider("1,0\n2,1\n", "1,1,1\n");
   CHECK(with_data(wider.config()).starts_with("a.toml:1: data.test_files: test samples are "));
 }

@@ -167,6 +167,24 @@ TEST_CASE("the peer with the last stage measures the accuracy of the whole model
   }
 }
 
+TEST_CASE("groups that test their model stand still only for the death of a member", "[sim]") {
+  for (const std::uint64_t every : {1, 7}) {
+    PipelineTask task{.peers = 4, .stages = 2, .steps = 2000, .group = 2};
+    task.target = 2;  // This target is never reached.
+    task.test_every = every;
+    Simulator::Options options = task.options();
+    options.scenario.faults = {fault(FaultKind::kill, 2s, just(2), 1s)};
+    Simulator world(options, task.workloads());
+    StageRecord record(task.steps);
+    world.watch(record);
+    run_to_the_end(world, Time(5min));
+    INFO(record.story);
+    CHECK(record.facts.of<TargetMeasured>() > 0);
+    // Other generations follow each other without an end, for another division of the work.
+    CHECK(record.facts.of<GenerationEnded>() == 3);
+  }
+}
+
 TEST_CASE("members of a group test batch norms by running statistics and sum none", "[sim]") {
   PipelineTask task{
       .peers = 3, .stages = 1, .steps = 12, .group = 3, .side = 10, .has_norms = true};
