@@ -21,7 +21,7 @@ class GatheredCompressor : public GradientCompressor {
 
   WireFormat wire() const override { return {}; }
   std::size_t longest() const override { return elements_; }
-  /// True, because the position of our part depends on our rank.
+  /// True, because the position of our part depends on our rank, which each generation assigns.
   bool depends_on_generation() const override { return true; }
   CompressionPlan plan(const GradientSum& sum) const override;
   std::span<const float> decode(const CompressionPlan& plan, std::span<const float> sum) override;

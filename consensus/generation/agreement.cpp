@@ -240,10 +240,12 @@ Duration Agreement::wait_for_answers() const {
   return wait;
 }
 
-/// Charges the proposer for the time that we have waited for its decision in vain.
+/// Charges the proposer for the time that we have waited for its decision in vain. If our process
+/// was stopped meanwhile, only the longest wait of one that runs counts.
 void Agreement::charge_for_wait(Time now) {
   if (!answered_ || promised_.proposer == self_) return;
-  budget_.charge(now, promised_.proposer, now - *still_since_);
+  const auto waits = static_cast<int>(2 * candidates_.size() + patience_with_decisions);
+  budget_.charge(now, promised_.proposer, std::min(now - *still_since_, waits * patience()));
 }
 
 void Agreement::tick(Time now, const GenerationPlanner& planner, Effects& out) {
@@ -331,6 +333,7 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     // A peer that did not answer is sent the decision too, so that it learns that it is left out.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
+    if (answer == answers_.end()) out.tell(PeerSilent{peer, seconds(now - proposed_at_)});
     if (start) out.send(peer, *decided_);
   }
   if (!start) {

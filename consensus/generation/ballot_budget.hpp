@@ -28,7 +28,7 @@ class BallotBudget {
     full_at += interval;
     return true;
   }
-  /// Refunds the newest interruption of `peer`, because it was useful.
+  /// Refunds the last interruption that `peer` caused, because it was useful.
   void give_back(PeerId peer) {
     const auto found = full_at_.find(peer);
     if (found != full_at_.end()) found->second -= interval;

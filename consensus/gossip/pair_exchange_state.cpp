@@ -97,7 +97,7 @@ void PairExchange::State::freshen_snapshot() {
   for (const Force& force : since) {
     const std::vector<float>& values = *force.values;
     for (std::size_t i = 0; i < values.size(); ++i) fresh->values[i] += force.scale * values[i];
-    for (std::size_t i = 0; i < force.checksum.size(); ++i) fresh->checksum[i] += force.checksum[i];
+    add(fresh->checksum, force.checksum);
   }
   since.clear();
   snapshot = std::move(fresh);

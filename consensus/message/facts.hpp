@@ -184,6 +184,11 @@ struct GenerationBegan {
 struct GenerationEnded {
   std::optional<PeerId> peer;  ///< The first blamed peer, if any.
 };
+/// The peer answered no question of an operation, or not our ballot, for this long.
+struct PeerSilent {
+  PeerId peer{};
+  double seconds = 0;
+};
 struct CollectiveResumed {
   std::optional<PeerId> peer;  ///< The first lost peer, if any.
   double seconds_lost = 0;
@@ -338,7 +343,7 @@ using FactVariant = std::variant<
     FetchAsked, FetchResumed, ModelFetched, ModelServed, FetchRefused, FetchSourceLost, FetchFailed,
     TrainingBegan, BudgetDone, TargetMeasured, TargetReached, FinaleBegan, FinaleMissed, FinaleDone,
     CatchingUp, TopologyUnfit, TopologyFits, Exploited, GenerationBegan, GenerationEnded,
-    CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ModelHeld, ArraysDiffer,
+    PeerSilent, CollectiveResumed, StateAdopted, ModelsDiffer, SumRefused, ModelHeld, ArraysDiffer,
     GradientNotFinite, AlgorithmSwitched, StageAdopted, RolledBack, StageLost, LaneOpened,
     LaneClosed, LaneLost, LaneRefused, LaneListenFailed, LinkRefused, HelloRefused, JoinFailed,
     NotReachable, KeyUsedTwice, FrameNotSent, UnsoundMessage, EquivocationProved, LinkQuarantined,

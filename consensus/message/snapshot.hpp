@@ -17,6 +17,13 @@ namespace gv {
 /// The optimiser never sees them. Their sums are exact, so they show at once if a force was applied
 /// twice, on one side only, or with the wrong sign.
 using ConservationChecksum = std::array<std::int64_t, 8>;
+/// Adds modulo 2^64, so that no sum of received checksums overflows.
+inline void add(ConservationChecksum& sum, const ConservationChecksum& more) {
+  for (std::size_t i = 0; i < sum.size(); ++i) {
+    sum[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum[i]) +
+                                       static_cast<std::uint64_t>(more[i]));
+  }
+}
 
 /// An immutable copy of a replica's parameters at one moment.
 struct Snapshot {

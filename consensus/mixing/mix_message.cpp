@@ -12,6 +12,10 @@
 namespace gv {
 namespace {
 
+/// The largest believable weight of push-sum, whose weights add up to the number of peers or of
+/// samples. No sum of such weights becomes infinite, since a peer halves its weight in each round.
+constexpr double weight_max = 0x1p60;
+
 /// True if messages are differences from references of which neighbours keep copies.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
@@ -42,8 +46,8 @@ bool is_sound(const MixHeader& header, const MixRule& rule) {
   const bool has_form =
       header.form == MixForm::coded ||
       (remembers(rule) && (header.form == MixForm::whole || header.form == MixForm::hello));
-  return has_form && header.lacks <= (remembers(rule) ? 1 : 0) && std::isfinite(header.weight) &&
-         header.weight > 0;
+  return has_form && header.lacks <= (remembers(rule) ? 1 : 0) && header.weight > 0 &&
+         header.weight <= weight_max;
 }
 
 template <class Real>

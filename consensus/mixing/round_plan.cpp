@@ -62,6 +62,7 @@ RoundPlan::RoundPlan(const MixRule& rule, std::size_t peers, std::uint64_t seed,
   check(peers > 0, "a round has at least one peer");
   rule_.topology = fitting(rule.topology, peers);
   if (rule.partners == Partners::pairs) pairs_.emplace(rule_.topology, peers, seed);
+  alike_ = rule_.partners == Partners::neighbours && period_of(rule_.topology, peers_) == 1;
 }
 
 Mixing RoundPlan::computed(std::uint64_t round) const {
@@ -90,9 +91,7 @@ Mixing RoundPlan::computed(std::uint64_t round) const {
 }
 
 const Mixing& RoundPlan::round(std::uint64_t round) const {
-  const bool alike =
-      rule_.partners == Partners::neighbours && period_of(rule_.topology, peers_) == 1;
-  const std::uint64_t name = alike ? 0 : round;
+  const std::uint64_t name = alike_ ? 0 : round;
   const auto known = recent_.find(name);
   if (known != recent_.end()) return known->second;
   if (recent_.size() >= rounds_kept) recent_.erase(recent_.begin());

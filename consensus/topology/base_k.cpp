@@ -115,8 +115,8 @@ std::vector<Block> blocks_of(std::size_t first, std::size_t n, std::size_t k) {
   return blocks;
 }
 
-/// Round `stage` of phase (2) in the header: block `stage` meets the later blocks. Ranks of the
-/// block that are left over average in groups of k+1, which also helps mixing.
+/// Round `stage` of phase (2) in the header: block `stage` meets the later blocks. The block's
+/// remaining ranks average among themselves in groups of k+1, which also helps mixing.
 void meet_later_blocks(const std::vector<Block>& blocks, std::size_t stage, std::size_t k,
                        Mixing& round) {
   std::vector<Ranks> free = blocks[stage].parts;

@@ -12,7 +12,7 @@ namespace gv {
 /// How a block fits the vector that is being assembled.
 enum class BlockFit {
   next,       ///< It begins where the previous block ended, and was taken.
-  misplaced,  ///< It is repeated, overlapping, ahead of a missing block, or empty, and was ignored.
+  misplaced,  ///< It repeats or overlaps others, lies beyond a gap, or is empty. It was ignored.
   /// It extends beyond the end, ends within an element, or is too short. The sender is at fault.
   bad_length,
 };

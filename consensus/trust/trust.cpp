@@ -438,7 +438,10 @@ void Trust::forget_expired(Time now) {
   if (jumped_ && now < *jumped_ + clock_believed_after) return;
   const std::uint64_t wall_s = wall(now);
   const std::size_t before = entries_.size() + revocations_.size();
-  for (const PeerKey& key : revocations_.drop_expired(wall_s)) entries_.erase(key);
+  for (const PeerKey& key : revocations_.drop_expired(wall_s)) {
+    // A void revocation, such as one by a key that was revoked itself, has removed no peer.
+    if (is_revoked(key)) entries_.erase(key);
+  }
   std::vector<PeerKey> unneeded;
   for (const auto& [key, entry] : entries_) {
     const bool is_old = entry.newest->expires_s + certificate_lifetime_s < wall_s;

@@ -113,7 +113,7 @@ void RoundKeys::append_corrections() const {
 
 /// Keys for staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() const {
-  mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 1e6},
+  mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 128},
              "for how many of the last rounds messages of neighbours may be missing when a peer "
              "begins a round; -1 = it never waits");
   mixing.add("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),

@@ -81,12 +81,11 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   // model. Later, they come from a checkpoint, whose bits only this process knows.
   const std::uint64_t begun_with =
       step == 0 ? course_.options().first_model : hash_combine(step, session_);
-  const ModelVersion own{
-      .step = step,
-      .samples = std::max(work_.options().resumed.samples, step * options_.batch),
-      .lineage =
-          hash_combine(hash_combine(course_.options().run_seed, course_.options().layout_hash),
-                       options_.averages_models ? 0 : begun_with)};
+  const ModelVersion own{.step = step,
+                         .samples = planner_.samples_at(step, work_.options().resumed.samples),
+                         .lineage = hash_combine(hash_combine(course_.options().run_seed,
+                                                              course_.options().layout_hash),
+                                                 options_.averages_models ? 0 : begun_with)};
   generations_.agreement().set_version(course_.options().version.value_or(own));
   follow_budget(now);
 }

@@ -75,6 +75,7 @@ void Collective::enter(const Generation& generation) {
   const auto rank = static_cast<std::size_t>(std::ranges::find(generation.order, self_) -
                                              generation.order.begin());
   sum_ = {.generation = generation.key(), .shares = generation.shares, .rank = rank};
+  shares_ = generation.shares;
   share_ = generation.shares[rank];
   if (compressor_->depends_on_generation()) forget_gradient();
   samples_ = 0;
@@ -106,6 +107,9 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, std::uint64_t gr
   has_unlike_ = false;
   sum_.step = step;
   sum_.local = options_.local.is_local(step);
+  // A compressor may judge by the number of samples that a gradient is computed from.
+  sum_.shares = shares_;
+  for (std::uint32_t& share : sum_.shares) share *= static_cast<std::uint32_t>(growth);
   plan_ = compressor_->plan(sum_);
   cut();
   // A gradient is the mean of its samples, so it must be computed again if our share is different.

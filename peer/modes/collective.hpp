@@ -136,7 +136,8 @@ class Collective {
   std::uint32_t share_ = 0;  ///< Our share, before the batch grows.
   /// Samples that lower ranks take in one step, before the batch grows.
   std::uint64_t before_ = 0;
-  std::uint64_t growth_ = 1;  ///< Factor by which all shares have grown.
+  std::vector<std::uint32_t> shares_;  ///< Each rank's samples before growth.
+  std::uint64_t growth_ = 1;           ///< Factor by which all shares have grown.
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Samples that all peers take in one step, before the batch grows.
   std::uint64_t steps_ = 1;

@@ -98,7 +98,7 @@ void MixingMode::start(Time now, std::uint64_t step, bool joins_others) {
   // Peers' models differ, so a version only states how far a peer is, and to which run it belongs.
   generations_.agreement().set_version(
       {.step = step,
-       .samples = std::max(course_.options().work.resumed.samples, step * options_.batch),
+       .samples = planner_.samples_at(step, course_.options().work.resumed.samples),
        .lineage = hash_combine(course_.options().run_seed, course_.options().layout_hash)});
   follow_budget(now);
 }
@@ -373,8 +373,8 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
-      // Abandon the round now. Our answer to a ballot says how far we are, so no later message may
-      // end a round.
+      // Abandon the round now. Our answer to a ballot says how far we are, so no later message must
+      // complete a round.
       if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
@@ -404,15 +404,16 @@ void MixingMode::serve(Effects& out) {
 
 void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effects& out) {
   if (finale_.mean() != nullptr) return finale_.mean()->receive_block(now, from, block, out);
+  if (block.id.kind == TransferKind::state) return states_.receive(now, from, block, out);
+  if (block.id.kind != TransferKind::mixing) return;
   const std::uint64_t session = block.id.session;
-  if (block.id.kind == TransferKind::state) {
-    states_.receive(now, from, block, out);
-  } else if (block.id.kind == TransferKind::mixing &&
-             (session == generations_.key() ||
-              session == key_of(generations_.agreement().promised()))) {
-    box_.receive(from, block);
-    go_on(now, out);
-  }
+  const bool is_present = session == generations_.key();
+  // A peer that has made its last round mixes no more messages, and holds none.
+  const bool is_over = is_present && !sent_ && !ends_ && step() >= course_.steps();
+  if (is_over || finale_.is_ending()) return box_.enter(generations_.key());
+  if (!is_present && session != key_of(generations_.agreement().promised())) return;
+  box_.receive(from, block);
+  go_on(now, out);
 }
 
 std::span<std::byte> MixingMode::place(PeerId from, const TransferId& id, std::uint64_t offset,

@@ -156,6 +156,10 @@ std::uint64_t ReplicaPlanner::samples_max() const {
   return largest * options_.growth_max * peers_max;
 }
 
+std::uint64_t ReplicaPlanner::samples_at(std::uint64_t step, std::uint64_t counted) const {
+  return counted > 0 ? std::min(counted, step * samples_max()) : step * options_.batch;
+}
+
 std::string ReplicaPlanner::problem(const Generation& generation) const {
   if (generation.algorithm >= reduce_algorithms().size()) {
     return "it installs an algorithm that does not exist";

@@ -56,6 +56,9 @@ class ReplicaPlanner final : public GenerationPlanner {
 
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
   std::uint64_t samples_max() const override;
+  /// The samples of the version with which this process begins at `step`. `counted` is the number
+  /// in its checkpoint, which other peers must be able to believe; 0: not known.
+  std::uint64_t samples_at(std::uint64_t step, std::uint64_t counted) const;
   std::string problem(const Generation& generation) const override;
   std::string problem(const Answer& answer) const override;
   std::string problem(const SettingsRevision& revision) const override;

@@ -384,11 +384,7 @@ void WholeReplica::add(const std::vector<Force>& forces) {
       add_scaled(x.data(), force.values->data(), x.size(), force.scale);
     }
   });
-  for (const Force& force : forces) {
-    for (std::size_t lane = 0; lane < checksum_.size(); ++lane) {
-      checksum_[lane] += force.checksum[lane];
-    }
-  }
+  for (const Force& force : forces) gv::add(checksum_, force.checksum);
 }
 
 /// Reports a change that left parameters at their bound, unless the change before it did so too.

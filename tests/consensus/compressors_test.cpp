@@ -505,8 +505,8 @@ TEST_CASE("all peers draw the same values of a step and others in the next", "[u
 
 TEST_CASE("descent with drawn values is stable up to the bound of error feedback", "[unit]") {
   // Curvatures are at most 1. So if a share delta of the values is sent, the mean square falls for
-  // rates below 2 delta / (2 - delta). Just above this bound only values that wait unusually long
-  // grow, which few runs show.
+  // rates below 2 delta / (2 - delta). Just above this bound, the only values that grow are those
+  // that happen to wait unusually long, and few runs contain any.
   const CompressorOptions eighth{.random_k_per_512 = 64};
   constexpr double bound = 2 * 0.125 / (2 - 0.125);
   CHECK(distance_after(1500, eighth, 0.75 * bound) < 0.1);

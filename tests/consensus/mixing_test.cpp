@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -381,6 +383,41 @@ TEST_CASE("combinations that make no sense are refused with a reason and a remed
   CHECK(refused({.kind = MixKind::push_sum, .staleness = 2, .weigh_by_age = true}, "weigh_by_age"));
   CHECK(problems_of({.staleness = 2, .weigh_by_age = true}, 8).empty());
   CHECK(refused({.fragments = 2, .outer = MixOuter::slowmo}, "fragments") == false);
+}
+
+TEST_CASE("no weight that a neighbour claims makes the weights of push-sum infinite", "[unit]") {
+  const MixRule rule{.topology = {.kind = TopologyKind::complete}, .kind = MixKind::push_sum};
+  constexpr std::size_t peers = 3;
+  MixingLab lab(rule, drawn_models(peers, 4));
+  std::size_t refused = 0;
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    std::vector<std::vector<MixMessage>> sent;
+    for (std::size_t peer = 0; peer < peers; ++peer) {
+      Mixer<double>& mixer = lab.mixers()[peer];
+      mixer.begin_round(round, lab.models()[peer]);
+      mixer.end_steps(lab.models()[peer], 0, 0);
+      sent.push_back(mixer.messages(round, lab.models()[peer]));
+    }
+    for (std::size_t peer = 0; peer + 1 < peers; ++peer) {
+      std::vector<MixMessage> received;
+      for (std::size_t from = 0; from < peers; ++from) {
+        if (from == peer) continue;
+        MixMessage message = sent[from].front();
+        if (from + 1 == peers) {
+          // The last peer lies about its weight, with which a message begins.
+          auto bytes = std::make_shared<std::vector<std::byte>>(*message.bytes);
+          const double huge = 1.7e308;
+          std::memcpy(bytes->data(), &huge, sizeof huge);
+          message.bytes = std::move(bytes);
+        }
+        received.push_back(std::move(message));
+      }
+      refused += lab.mixers()[peer].mix(round, lab.models()[peer], received);
+      CHECK(std::isfinite(lab.mixers()[peer].weight()));
+      CHECK(lab.mixers()[peer].is_sound());
+    }
+  }
+  CHECK(refused == 4 * (peers - 1));
 }
 
 }  // namespace gv

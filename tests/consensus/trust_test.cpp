@@ -375,4 +375,24 @@ TEST_CASE("a peer that wakes up to the loss of its place waits for another certi
   CHECK(woken.must_leave(swarm.now + patience_of_the_uncertified));
 }
 
+TEST_CASE("the end of a void revocation removes nobody") {
+  TrustHolder holder(1, true);
+  Effects out;
+  holder.trust->certify({}, holder.key, "peer-1", true, View({holder.id}), out);
+  hear(holder, {signed_by(999, key_of(2), soon), signed_by(999, key_of(3), soon)});
+  hear(holder, {revoked_by(999, 2, {}, began_s)});
+  REQUIRE(holder.trust->is_revoked(key_of(2)));
+  // A revoked key revokes two others, and dates its revocations so that they end in ten seconds.
+  for (const std::uint64_t victim : {1, 3}) {
+    hear(holder, {revoked_by(2, victim, {}, began_s - revocation_lifetime_s + 10)});
+    REQUIRE_FALSE(holder.trust->is_revoked(key_of(victim)));
+  }
+  for (int second = 2; second < 40; second += 2) {
+    holder.trust->tick(Time(std::chrono::seconds(second)), View({holder.id}), out);
+  }
+  CHECK(holder.trust->accepted(key_of(1)) != nullptr);
+  CHECK(holder.trust->accepted(key_of(3)) != nullptr);
+  CHECK_FALSE(holder.trust->must_leave(Time(std::chrono::seconds(38))));
+}
+
 }  // namespace gv

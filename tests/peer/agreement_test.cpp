@@ -447,4 +447,35 @@ TEST_CASE("proposers that do not know of each other end in one generation", "[un
   }
 }
 
+TEST_CASE("a peer that was stopped in a ballot soon answers its proposer again", "[unit]") {
+  const auto at = [](double seconds) { return Time(from_seconds(seconds)); };
+  const StandInSigner signer(PeerId{2}, 7);
+  Agreement stopped(PeerId{2}, 5, {}, signer);
+  const ReplicaPlanner planner(ReplicaPlanner::Options{});
+  stopped.set_candidates(at(0), {PeerId{1}, PeerId{2}});
+  Effects out;
+  stopped.disturb(at(1), {}, out);
+  stopped.receive(at(1.01), PeerId{1}, Propose{{1, 9, PeerId{1}}}, planner, out);
+  REQUIRE(stopped.promised().proposer == PeerId{1});
+  // The process stood still for ten minutes, and its timer comes before the messages.
+  stopped.tick(at(601), planner, out);
+  REQUIRE(stopped.promised().proposer == PeerId{2});
+  bool answers = false;
+  for (double time = 602; time < 660 && !answers; time += 10) {
+    const GenerationId next{stopped.promised().number + 1, 9, PeerId{1}};
+    stopped.receive(at(time), PeerId{1}, Propose{next}, planner, out);
+    answers = stopped.promised() == next;
+  }
+  CHECK(answers);
+}
+
+TEST_CASE("a resumed run counts the samples of its checkpoint, whatever its batch is now",
+          "[unit]") {
+  const ReplicaPlanner planner({.batch = 128, .batch_max = 128});
+  CHECK(planner.samples_at(256, 8192) == 8192);
+  CHECK(planner.samples_at(256, 0) == 256 * 128);
+  // More samples than the steps can have would be believed by no other peer.
+  CHECK(planner.samples_at(0, 5000) == 0);
+}
+
 }  // namespace gv
