@@ -22,8 +22,6 @@ constexpr std::size_t transfers_max = 4096;
 /// gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
-/// Longest silence of a lane before doubt() gives it up.
-constexpr auto silence_max = std::chrono::seconds(1);
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 
 std::uint64_t random_number() {
@@ -385,10 +383,10 @@ bool BulkLanes::send_message(PeerId to, const Message& message) {
   return true;
 }
 
-void BulkLanes::doubt(PeerId peer) {
+void BulkLanes::doubt(PeerId peer, Duration silence) {
   const auto found = impl_->lanes.find(peer);
   if (found == impl_->lanes.end() || found->second.state != Impl::Lane::State::open) return;
-  if (Impl::Clock::now() - found->second.heard < silence_max) return;
+  if (Impl::Clock::now() - found->second.heard < silence) return;
   impl_->broken(peer, found->second.connection, "nothing came and an answer is overdue");
 }
 

@@ -130,9 +130,9 @@ class BulkLanes {
   bool send_message(PeerId to, const Message& message);
 
   /// Call when an answer from the peer is overdue. Gives up the peer's lane as broken if nothing
-  /// has arrived on it recently, because damaged bytes can make a connection wait forever for the
-  /// end of a record.
-  void doubt(PeerId peer);
+  /// has arrived on it for the time `silence`. A router may have forgotten its connection, and
+  /// damaged bytes can make a connection wait forever for the end of a record.
+  void doubt(PeerId peer, Duration silence);
 
   /// Call when the peer is gone. Closes its lane and drops its transfers, without a callback.
   void forget(PeerId peer);

@@ -1,4 +1,5 @@
 // Addresses to join: which keys are tried there, and when the next ones get their turn.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -51,6 +52,14 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
 /// Keeps trying the addresses to join, and reports those at which no peer answers.
 void ControlLinks::Impl::tend_joins() {
   const auto now = Clock::now();
+  // The named peer may have been met at another address, as when it was started again.
+  std::erase_if(joins, [this](const Join& join) {
+    return !join.name.empty() && std::ranges::any_of(links, [&](const auto& item) {
+      const Link& link = item.second;
+      const bool is_up = (link.dealer && link.dealer->up) || link.route.size() > 0;
+      return link.peer.name == join.name && link.session != 0 && !link.refused && is_up;
+    });
+  });
   for (Join& join : joins) {
     if (now - join.sought > options.handshake_deadline) {
       // The keys being tried have had time for a complete handshake. If there are more keys than

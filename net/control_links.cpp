@@ -72,7 +72,14 @@ ControlLinks::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
 ControlLinks::Impl::~Impl() {
   timer->cancel();
   // All sockets must close before the context ends, because its destructor waits for them.
-  if (router) zmq_socket_monitor(router->socket().handle(), nullptr, 0);
+  if (!router) return;
+  // ZeroMQ's thread waits for room among the reports, and ending them waits for that thread. So no
+  // more connections are accepted, and there is room for reports of the connections that are open.
+  const std::string bound = router->socket().get(zmq::sockopt::last_endpoint);
+  zmq_unbind(router->socket().handle(), bound.c_str());
+  for (zmq::message_t part; monitor->receive(part);) {
+  }
+  zmq_socket_monitor(router->socket().handle(), nullptr, 0);
 }
 
 void ControlLinks::Impl::allow(const std::vector<AuthorizedPeer>& authorized) {

@@ -31,8 +31,7 @@ void ControlLinks::Impl::listen() {
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
   AllowList::protect(socket, curve_keys(options.identity));
   const int reported = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPT_FAILED |
-                       ZMQ_EVENT_ACCEPTED;
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_ACCEPTED;
   zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
   const std::string host = options.listen.substr(0, options.listen.rfind(':'));
   const std::string wanted = options.listen.substr(host.size() + 1);

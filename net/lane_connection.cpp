@@ -18,6 +18,10 @@ namespace {
 /// 416 KiB, would leave long links underused. At most one block waits unsent, because messages have
 /// to wait behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
+/// A connection ends if the other host acknowledges nothing, or takes no bytes, for this long.
+/// Otherwise the system would send again for a quarter of an hour, although a router may have
+/// forgotten the connection.
+constexpr unsigned unacknowledged_max_ms = 10'000;
 /// Within one host, bytes arrive as soon as they are sent. Larger buffers would only push them out
 /// of a processor's cache, and smaller ones would make two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;
@@ -83,6 +87,8 @@ void LaneConnection::tune() {
   } else {
     ::setsockopt(handle, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max_bytes,
                  sizeof unsent_max_bytes);
+    ::setsockopt(handle, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_max_ms,
+                 sizeof unacknowledged_max_ms);
     choose_congestion_control(handle, usual_congestion_control());
   }
 }

@@ -38,14 +38,16 @@ void Host::open_rendezvous() {
                          .dials = RateLimit(dials_allowed)});
 }
 
-/// Dials ranks of the cohort that no member knows. Ends this peer if another process has its rank.
-/// If this peer is alone, prints what it is waiting for.
+/// Dials ranks of the cohort that are no live members. Ends this peer if another process has its
+/// rank. If this peer is alone, prints what it is waiting for.
 void Host::meet_cohort() {
   const bool is_alone = contacts_.empty();
   if (!is_alone && now() < cohort_->next_look) return;
   cohort_->next_look = now() + look_pause;
   const Rendezvous::Look look = cohort_->rendezvous.look([this](PeerId peer) {
-    return contacts_.contains(peer) || node_->membership().find(peer) != nullptr;
+    // A rank that was killed and started again has another address.
+    const Member* member = node_->membership().find(peer);
+    return control_->is_linked(peer) || (member != nullptr && is_live(member->state));
   });
   for (const Rendezvous::Found& found : look.others) {
     if (cohort_->dials.take(now())) control_->dial(found.peer, found.address);

@@ -66,8 +66,8 @@ class Rendezvous {
     std::string taken_at;  ///< Address of a newer process with our rank; empty if none.
   };
 
-  /// Writes our announcement if it is missing, and reads the next few announcements of ranks for
-  /// which `is_known` is false.
+  /// Writes our announcement if it is missing. Then reads the announcements of the next few ranks
+  /// whose peers are not known yet, according to `is_known`.
   Look look(const std::function<bool(PeerId)>& is_known);
 
   /// Removes our announcement, unless another process has replaced it.

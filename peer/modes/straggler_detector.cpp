@@ -75,6 +75,9 @@ std::optional<std::set<PeerId>> StragglerDetector::watch(Time now, const Generat
     for (const PeerId peer : silent_) out.send(peer, StatusRequest{generation.id});
   }
   if (now < *checked_at_ + answers_within(patience)) return std::nullopt;
+  for (const PeerId peer : silent_) {
+    out.tell(PeerSilent{.peer = peer, .seconds = seconds(answers_within(patience))});
+  }
   if (!silent_.empty()) return silent_;
   checked_at_.reset();
   progress_at_ = now;

@@ -84,8 +84,8 @@ FactText text(const MessageRefused&) {
 }
 FactText text(const OfferRefused&) {
   return {.info = {"offer_refused", "an exchange that {peer} offered is refused: {reason}",
-                   "The peer that offered the exchange trains on and meets another partner. The "
-                   "reason `busy` is ordinary, since a peer takes part in one exchange at a time.",
+                   "The other peer trains on and meets another partner. The reason `busy` is "
+                   "ordinary, since a peer takes part in one exchange at a time.",
                    ""}};
 }
 FactText text(const ExchangeRefused&) {
@@ -256,6 +256,12 @@ FactText text(const GenerationBegan& f) {
 FactText text(const GenerationEnded&) {
   return {.info = {"generation_ended", "the generation has ended",
                    "One of its peers was lost or lacks something. A ballot follows.", ""}};
+}
+FactText text(const PeerSilent& f) {
+  return {.info = {"peer_silent", "{peer} has not answered for {seconds} s",
+                   "An operation or a ballot waited for it. The others go on without it.",
+                   "Look at the load of that machine, and at the link to it."},
+          .numbers = numbers("seconds", f.seconds)};
 }
 FactText text(const CollectiveResumed& f) {
   return {
@@ -455,7 +461,7 @@ FactText text(const LinkQuarantined& f) {
 FactText text(const EventsLost& f) {
   return {.info = {"events_lost", "{lines} events before this one could not be written",
                    "The disk was full, or the folder could not be written to.",
-                   "Free some space on that disk, or make the folder writable."},
+                   "If the disk is at fault, free space, or make the folder writable."},
           .numbers = numbers("lines", f.lines)};
 }
 FactText text(const TicketRedeemed& f) {
@@ -510,7 +516,7 @@ FactText text(const CheckpointRefused&) {
 FactText text(const SaveFailed&) {
   return {.info = {"save_failed", "checkpoint not written: {detail}",
                    "Training goes on, and older checkpoints stay.",
-                   "Free some space on that disk, or make the folder writable."}};
+                   "If the disk is at fault, free space, or make the folder writable."}};
 }
 FactText text(const TrainingFailed&) {
   return {.info = {"training_failed", "training cannot go on: {detail}",
@@ -521,7 +527,7 @@ FactText text(const SettingsRevisionNotWritten&) {
   return {.info = {"settings_revision_not_written",
                    "the new settings of a switch could not be written",
                    "After a restart the peer would begin with the settings of its config.",
-                   "Free some space on that disk, or make the folder writable."}};
+                   "If the disk is at fault, free space, or make the folder writable."}};
 }
 FactText text(const SwitchRefused&) {
   return {.info = {"switch_refused", "a switch of settings is refused: {detail}",

@@ -8,6 +8,7 @@
 #include <asio/write.hpp>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -503,6 +504,32 @@ TEST_CASE("a peer is joined and dialled by the name of its host") {
     dialler.links.dial(peer_id(other.public_key), address);
   }
   CHECK(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
+}
+
+TEST_CASE("an address is no longer tried once its peer is linked at another") {
+  asio::io_context io;
+  const KeyPair own = generate_key_pair(), other = generate_key_pair();
+  // Somebody else listens there, and closes each connection.
+  asio::ip::tcp::acceptor former(io, {asio::ip::make_address("127.0.0.1"), 0});
+  auto tried = std::chrono::steady_clock::now();
+  std::function<void()> accept = [&] {
+    former.async_accept([&](asio::error_code, asio::ip::tcp::socket) {
+      tried = std::chrono::steady_clock::now();
+      accept();
+    });
+  };
+  accept();
+  Counted server(io, server_with(other, own.public_key));
+  Counted dialler(io, {.identity = own,
+                       .name = "own",
+                       .authorized = {{.name = "server", .key = other.public_key}},
+                       .session = 2});
+  const std::string address = "127.0.0.1:" + std::to_string(former.local_endpoint().port());
+  dialler.links.join("server@" + address);
+  dialler.links.dial(peer_id(other.public_key), server.links.listening());
+  REQUIRE(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
+  // ZeroMQ tries again several times a second.
+  CHECK(until(io, [&] { return std::chrono::steady_clock::now() - tried > 3s; }));
 }
 
 TEST_CASE("a changed address on the list is where the peer is dialled next") {

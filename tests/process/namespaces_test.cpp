@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
 
 #include "tests/process/swarm.hpp"
 
@@ -68,6 +70,34 @@ class Hosts {
   /// The words to put before a command so that it runs on that host.
   std::vector<std::string> at(int host) const {
     return {"/usr/bin/env", "ip", "netns", "exec", name(host)};
+  }
+  /// Drops all packets of the connections that this host has at one of these ports, or with one of
+  /// them at another host, as if a router had forgotten the connections. Returns the number of
+  /// connections; 0 without nftables.
+  int forget_connections(int host, const std::set<std::string>& ports) const {
+    const TemporaryFolder folder;
+    const std::string list = (folder.path() / "connections").string();
+    const std::string inside = "ip netns exec " + name(host);
+    if (std::system((inside + " ss -tnH state established >" + list).c_str()) != 0) return 0;
+    const std::string nft = inside + " nft ";
+    if (!run(nft + "add table inet lost") ||
+        !run(nft + "'add chain inet lost in { type filter hook input priority 0; }'") ||
+        !run(nft + "'add chain inet lost out { type filter hook output priority 0; }'")) {
+      return 0;
+    }
+    const auto port_of = [](const std::string& address) {
+      return address.substr(address.rfind(':') + 1);
+    };
+    int count = 0;
+    std::ifstream lines(list);
+    for (std::string queued, unsent, own, other; lines >> queued >> unsent >> own >> other;) {
+      if (!ports.contains(port_of(own)) && !ports.contains(port_of(other))) continue;
+      const std::string in = " tcp sport " + port_of(other) + " tcp dport " + port_of(own);
+      const std::string out = " tcp sport " + port_of(own) + " tcp dport " + port_of(other);
+      count += run(nft + "'add rule inet lost in" + in + " drop'") &&
+               run(nft + "'add rule inet lost out" + out + " drop'");
+    }
+    return count;
   }
   /// Unplugs the host's cable or plugs it in again.
   void set_cable(int host, bool in) const {
@@ -191,6 +221,54 @@ TEST_CASE("two hosts that only dial out train in lockstep through a third", "[pr
   CHECK(eventually([&] { return relay_between(swarm, 1, 2) == Swarm::name(0); }, 30s));
   CHECK(relay_between(swarm, 2, 1) == Swarm::name(0));
   CHECK(swarm.status(0)["relayed"].value("bytes", 0ULL) > 0);
+}
+
+TEST_CASE("peers in lockstep replace lanes that a router has forgotten and lose nobody",
+          "[process][netns]") {
+  const Hosts hosts(3);
+  if (!hosts.usable()) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  std::string config = endless_config();
+  config.insert(config.find("steps"), "mode = \"allreduce\"\n");
+  const std::size_t gossip = config.find("[gossip]");
+  config.erase(gossip, config.find("[checkpoint]") - gossip);
+  Swarm swarm(3, config);
+  std::set<std::string> ports;
+  for (std::size_t number = 0; number < 3; ++number) {
+    swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "3"}));
+  }
+  REQUIRE(swarm.reach({0, 1, 2}, 100));
+  for (std::size_t number = 0; number < 3; ++number) {
+    const std::string lanes = swarm.status(number)["self"].value("lanes", "");
+    ports.insert(lanes.substr(lanes.rfind(':') + 1));
+  }
+  const int forgotten = hosts.forget_connections(3, ports);
+  if (forgotten == 0) {
+    WARN("packets are dropped by nftables, and connections listed by ss; skipped");
+    return;
+  }
+  // The control links work, so all stay members, and each two of them open another lane.
+  // Whichever peer notices it first ends the generation of all.
+  CHECK(eventually(
+      [&] {
+        return std::ranges::any_of(std::vector{0, 1, 2}, [&](int number) {
+          return !swarm.events(static_cast<std::size_t>(number), "peer_silent").empty();
+        });
+      },
+      30s));
+  CHECK(eventually([&] { return !swarm.events(2, "lane_lost").empty(); }, 30s));
+  for (std::size_t number = 0; number < 3; ++number) {
+    CHECK(eventually(
+        [&] {
+          return swarm.status(number)["allreduce"].value("order", nlohmann::json::array()).size() ==
+                 3;
+        },
+        30s));
+    CHECK(swarm.events(number, "member_dead").empty());
+  }
+  CHECK(swarm.go_on({0, 1, 2}));
 }
 
 TEST_CASE("hosts behind routers that let none in meet through another relay when theirs dies",

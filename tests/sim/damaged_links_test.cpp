@@ -212,11 +212,11 @@ TEST_CASE("a lane on which nothing comes is given up in doubt and one that works
   pair.send(0);
   pair.send(1);
   REQUIRE(pair.world.until([&] { return here.bytes == 1000 && there.bytes == 1000; }));
-  here.lanes->doubt(LanePair::id(1));
+  here.lanes->doubt(LanePair::id(1), 1s);
   CHECK(here.lost == 0);
   pair.world.load_state({.cut = true});
   REQUIRE(pair.world.until([&] {
-    here.lanes->doubt(LanePair::id(1));
+    here.lanes->doubt(LanePair::id(1), 1s);
     return here.lost == 1;
   }));
   pair.world.load_state({});
