@@ -69,12 +69,13 @@ std::uint64_t chunks_in(const std::vector<Lease>& leases) {
 
 }  // namespace
 
-void Ledger::restore(const LedgerEntry& entry) {
-  whole_ = vouched_ = std::min(entry.whole, options_.chunks);
+void Ledger::restore(const LedgerEntry& entry, std::uint64_t end) {
+  end = std::min(end, options_.chunks);
+  whole_ = vouched_ = std::min(entry.whole, end);
   for (const ChunkRange& range : entry.done) {
-    const std::uint64_t end = std::min(range.end(), options_.chunks);
-    mine_.add(std::max(range.begin, whole_), end);
-    done_.add(std::max(range.begin, whole_), end);
+    const std::uint64_t last = std::min(range.end(), end);
+    mine_.add(std::max(range.begin, whole_), last);
+    done_.add(std::max(range.begin, whole_), last);
   }
 }
 

@@ -78,8 +78,8 @@ class Ledger {
   static constexpr std::uint64_t held_max = leased_chunks_max - 1;
 
   explicit Ledger(const Options& options) : options_(options) {}
-  /// Resumes from the entry in our checkpoint.
-  void restore(const LedgerEntry& entry);
+  /// Resumes from the entry in our checkpoint. Chunks from number `end` on are not done.
+  void restore(const LedgerEntry& entry, std::uint64_t end);
 
   /// Takes in the others' reports. `pace` is our own in chunks per second; 0 means not known.
   /// `is_meeting` is true if we have just begun, so that we may not yet know the peers that would

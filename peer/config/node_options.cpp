@@ -89,6 +89,7 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
           .save_every_steps = config.checkpoint.every_steps,
           .wait_for_peers = std::max(config.run.wait_for_peers, peer.wait_for),
           .wait_max = config.run.wait_max,
+          .alone_after = peer.alone_after,
           .linger = config.run.linger,
           .layout_hash = layout.hash(),
           .first_model = peer.first_model,

@@ -52,6 +52,7 @@ struct PeerFacts {
   std::uint64_t first_model = 0;
   /// Number of peers to wait for at the start. Used only if it is larger than the config's number.
   std::size_t wait_for = 1;
+  Duration alone_after{};  ///< As in CourseOptions.
   /// Number of processors of the machine; 0 means that sums never wait for a processor.
   unsigned processors = 0;
   /// The settings revision that was in force in the swarm before this peer resumed.

@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,7 @@
 #include "peer/config/node_options.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/network_options.hpp"
+#include "peer/host/replace_file.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/host/switch_command.hpp"
 
@@ -204,6 +208,9 @@ void Host::open_lanes() {
 }
 
 void Host::make_node(StartingPoint& point) {
+  // A peer whose --join is wrong must end, not train alone. Ranks of a cohort may still be waiting
+  // for their machines, and the others of a resumed peer may have ended.
+  const bool ends_alone = needs_others() && !options_.cohort && !options_.resume;
   PeerFacts peer{.steps = task_.trainer.steps,
                  .data = task_.shard ? task_.shard->size() : 0,
                  .all_data = task_.samples,
@@ -211,6 +218,7 @@ void Host::make_node(StartingPoint& point) {
                  .swarm = point.replica->swarm_note(),
                  .first_model = first_model_,
                  .wait_for = options_.wait_for,
+                 .alone_after = ends_alone ? 2 * join_deadline : Duration{},
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,
                  .resumed = point.version,
@@ -233,6 +241,7 @@ void Host::make_node(StartingPoint& point) {
 /// if it has a model.
 void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
   replica_ = replica.get();
+  final_at_ = replica->step();
   replica->set_hooks(
       {.ready =
            [this](std::uint64_t job, std::size_t begin) {
@@ -250,7 +259,9 @@ void Host::start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays) {
         asio::post(io_, [this, is_last, done = std::make_shared<JobDone>(std::move(done))] {
           if (is_last) feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
           const auto* saved = first_of<result::Saved>(done->results);
-          if (saved != nullptr && !saved->problem.empty()) note(SaveFailed{.why = saved->problem});
+          if (saved != nullptr) is_unsaved_ = !saved->problem.empty();
+          if (!is_unsaved_) told_unsaved_ = false;
+          if (is_unsaved_ && saved != nullptr) note(SaveFailed{.why = saved->problem});
           feed([&](Time t, NodeEffects& out) { node_->complete(t, std::move(*done), out); });
         });
       },
@@ -278,6 +289,36 @@ void Host::open_socket() {
                                           });
                                           return answer;
                                         }});
+}
+
+/// Writes the checkpoint and, at the common end, the final model. Runs on the worker's thread.
+std::string Host::save(const Replica& replica, const task::Save& how) {
+  *final_checksum_ = replica.checksum();
+  const std::filesystem::path file = options_.folder / "final.safetensors";
+  std::string problem;
+  if (how.is_common_end) {
+    final_at_ = replica.step();
+    for (const ReplicaPart& part : replica.parts()) {
+      problem += write_model(file, *part.layout, part.parameters,
+                             run_metadata(options_.config, config_text_));
+    }
+  } else if (replica.step() > final_at_) {
+    // The model of an earlier end is not the last one any more.
+    std::error_code ignored;
+    std::filesystem::remove(file, ignored);
+  }
+  const std::string of_checkpoint =
+      save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
+  return problem.empty() ? of_checkpoint : problem;
+}
+
+void Host::write_result() {
+  nlohmann::ordered_json result = nlohmann::ordered_json::parse(report_json(report()));
+  result["conservation_checksum"] = *final_checksum_;
+  result["conservation_checksum_at_start"] = initial_checksum(options_.shard);
+  if (replace_file(options_.folder / "result.json", result.dump(1) + "\n")) return;
+  warn("result.json cannot be written; free some space on that disk, or make the folder writable");
+  is_unsaved_ = true;
 }
 
 }  // namespace gv

@@ -138,6 +138,7 @@ std::string report_json(const Report& report) {
   json["loss"] = report.loss;
   if (report.accuracy) json["accuracy"] = *report.accuracy;
   json["learning_rate"] = report.learning_rate;
+  json["checkpoints"] = {{"written", report.saves.written}, {"failed", report.saves.failed}};
   add_mode(report.mode, json);
   json["bytes"] = {{"lanes_sent", report.lane_bytes_sent},
                    {"lanes_received", report.lane_bytes_received},

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <asio/post.hpp>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -26,9 +25,6 @@ namespace {
 /// Time for which the loop runs on after the node has finished, so that our farewell message gets
 /// out.
 constexpr auto goodbye_time = std::chrono::milliseconds(200);
-
-/// Joining fails if a peer has no contact for this long and knows no cached peer to try.
-constexpr Duration join_deadline = std::chrono::seconds(30);
 
 /// After the first hello with different settings, other peers have this long to report theirs.
 constexpr Duration settings_wait = std::chrono::seconds(3);
@@ -120,7 +116,8 @@ void Host::tell_people(const Fact& fact) {
              std::holds_alternative<EquivocationProved>(fact) ||
              std::holds_alternative<LinkQuarantined>(fact) ||
              std::holds_alternative<TicketRefused>(fact) ||
-             std::holds_alternative<SaveFailed>(fact)) {
+             // A save that fails is usually followed by more of them.
+             (std::holds_alternative<SaveFailed>(fact) && !std::exchange(told_unsaved_, true))) {
     warn();
   }
 }
@@ -169,7 +166,11 @@ void Host::hold_against(const Fact& fact) {
 /// Updates lanes after a fact about a peer. Returns true if the members changed.
 bool Host::follow_peer(const Fact& fact) {
   if (const auto* aborted = std::get_if<ExchangeAborted>(&fact)) {
-    if (aborted->reason == Reason::timed_out) lanes_->doubt(aborted->peer);
+    if (aborted->reason == Reason::timed_out) lanes_->doubt(aborted->peer, std::chrono::seconds(1));
+  }
+  // Questions and ballots to this peer take its lane, which may be cut off without our knowing.
+  if (const auto* silent = std::get_if<PeerSilent>(&fact)) {
+    lanes_->doubt(silent->peer, from_seconds(silent->seconds));
   }
   const std::optional<PeerId> gone = gone_peer(fact);
   if (gone) lanes_->forget(*gone);
@@ -191,7 +192,8 @@ bool Host::send(const Outgoing& outgoing) {
 }
 
 void Host::carry_out(NodeEffects& effects) {
-  // Carrying out an effect can produce more effects, so repeat until there are none.
+  // Carrying out an effect can produce more effects, so repeat until there are none. The bound
+  // keeps effects that cause each other from holding up the loop.
   for (int round = 0; round < 16; ++round) {
     NodeEffects more;
     if (options_.hooks.watcher) options_.hooks.watcher(*node_, effects);
@@ -275,19 +277,6 @@ void Host::sync_addresses() {
     control_->set_address(member.id, address);
   }
   cache_.write(cached_);
-}
-
-std::string Host::save(const Replica& replica, const task::Save& how) const {
-  *final_checksum_ = replica.checksum();
-  if (how.is_common_end) {
-    for (const ReplicaPart& part : replica.parts()) {
-      std::string problem =
-          write_model(options_.folder / "final.safetensors", *part.layout, part.parameters,
-                      run_metadata(options_.config, config_text_));
-      if (!problem.empty()) return problem;
-    }
-  }
-  return save_replica(options_.folder / "checkpoints", replica, options_.config, config_text_);
 }
 
 /// Returns the facts that must be equal on all peers: the settings, the tensors of the model, the
@@ -524,7 +513,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   worker_.reset();
   if (cohort_) cohort_->rendezvous.withdraw();
   write_result();
-  return exit_code_;
+  return exit_code_ == 0 && is_unsaved_ ? 1 : exit_code_;
 }
 
 /// Dials the peers that have an address on the list. It is not an error if one of them is not
@@ -582,13 +571,6 @@ void Host::print_greeting() const {
                                           : fmt::format("{} steps", task_.trainer.steps);
   say(stdout, fmt::format("trains on shard {} of {}, {} samples, {}\n", options_.shard,
                           options_.config.run.peers, samples_, budget));
-}
-
-void Host::write_result() const {
-  nlohmann::ordered_json result = nlohmann::ordered_json::parse(report_json(report()));
-  result["conservation_checksum"] = *final_checksum_;
-  result["conservation_checksum_at_start"] = initial_checksum(options_.shard);
-  std::ofstream(options_.folder / "result.json") << result.dump(1) << '\n';
 }
 
 }  // namespace gv

@@ -137,6 +137,8 @@ class Host {
   bool follow_peer(const Fact& fact);
   void arm();
   std::size_t others() const;
+  /// Joining fails if a peer has no contact for this long and knows no cached peer to try.
+  static constexpr Duration join_deadline = std::chrono::seconds(30);
   bool needs_others() const;
   bool is_newcomer() const;
   Problems problems_of_joining() const;
@@ -149,7 +151,7 @@ class Host {
   void on_signal(int signal);
   void reload_authorized();
   void forget_unlisted(const std::vector<AuthorizedPeer>& before);
-  std::string save(const Replica& replica, const task::Save& how) const;
+  std::string save(const Replica& replica, const task::Save& how);
   std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();
   void print_greeting() const;
@@ -158,7 +160,7 @@ class Host {
   std::string name_of(PeerId peer) const;
   std::vector<PeerId> authorized_ids() const;
   Report report() const;
-  void write_result() const;
+  void write_result();
 
   HostOptions options_;
   Task task_;
@@ -214,6 +216,10 @@ class Host {
   std::optional<Time> heard_other_settings_at_;
   Time next_report_{};
   int exit_code_ = 0;
+  bool is_unsaved_ = false;    ///< True if the last save failed.
+  bool told_unsaved_ = false;  ///< True if we have printed that saves fail.
+  /// The step of the newest final model in the folder. Used by the worker's thread alone.
+  std::uint64_t final_at_ = 0;
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;

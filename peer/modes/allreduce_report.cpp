@@ -34,7 +34,7 @@ ModeReport AllReduceMode::report(const Membership& members) const {
                                     {"states_sent", all.states_sent},
                                     {"states_adopted", all.states_adopted},
                                     {"reduced_bytes", all.reduced_bytes}}};
-  generations_.add_to(section, course_, members);
+  generations_.add_to(section, members);
   ModeReport report{
       .sections = {std::move(section)},
       .metrics = {{"lockstep_peers", gauge, "Peers in lockstep with this one, itself included.",

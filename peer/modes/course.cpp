@@ -57,7 +57,8 @@ void Course::become_done(Time now, const Mode& mode, Membership& members, Effect
   if (options_.tells) out.tell(BudgetDone{.step = mode.step()});
 }
 
-bool Course::is_barrier_open(Time now, std::size_t present) const {
+bool Course::is_barrier_open(Time now, std::size_t present) {
+  is_alone_ = present < 2;
   const std::size_t needed = std::max<std::size_t>(options_.wait_for_peers, joins_others_ ? 2 : 1);
   return present >= needed || now >= barrier_deadline();
 }

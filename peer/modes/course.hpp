@@ -1,6 +1,7 @@
 // Follows one peer's training in every mode: the barrier, phases, jobs, saves and leaving.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +75,8 @@ struct CourseOptions {
   std::size_t wait_for_peers = 1;
   /// Training begins after this time even if there are fewer peers.
   Duration wait_max = std::chrono::seconds(20);
+  /// A peer that was told whom to join does not begin alone before this time.
+  Duration alone_after{};
   /// How long to serve other peers after the budget is used up.
   Duration linger = std::chrono::seconds(60);
   std::uint64_t layout_hash = 0;
@@ -112,7 +115,7 @@ class Course {
   void set_steps(std::uint64_t steps) { options_.steps = steps; }
 
   /// Call once, when the replica exists and is at `step`. If `joins_others` is set, training waits
-  /// for the first contact with another peer, but no longer than `wait_max`.
+  /// for the first contact with another peer, but no longer than `wait_max` or `alone_after`.
   void start(Time now, std::uint64_t step, bool joins_others);
   /// From now on, begins no new work with other peers. Without a replica, ends the course.
   void leave();
@@ -156,8 +159,12 @@ class Course {
 
   /// True if `present` peers, including us, are enough to begin training, or if we have waited long
   /// enough.
-  bool is_barrier_open(Time now, std::size_t present) const;
-  Time barrier_deadline() const { return waiting_since_ + options_.wait_max; }
+  bool is_barrier_open(Time now, std::size_t present);
+  Time barrier_deadline() const {
+    const bool waits = joins_others_ && is_alone_;
+    return waiting_since_ +
+           (waits ? std::max(options_.wait_max, options_.alone_after) : options_.wait_max);
+  }
   void end_lingering(Time now);
   Time linger_deadline() const;
 
@@ -202,6 +209,7 @@ class Course {
   Phase phase_ = Phase::joining;
   bool started_ = false;
   bool joins_others_ = false;
+  bool is_alone_ = true;  ///< True if no other peer was present when we last looked.
   bool leaving_ = false;
   bool finished_ = false;
   bool failed_ = false;

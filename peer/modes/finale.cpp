@@ -173,7 +173,7 @@ void Finale::begin(Time now, const Course& own, const Membership& members) {
   course.work = {};
   course.save_every_steps = 0;
   course.wait_for_peers = 1;
-  course.wait_max = {};
+  course.wait_max = course.alone_after = {};
   course.tells = false;
   if (has_mean_) course.version = version_of(*course_.work.resumed.end, last_step());
   AllReduceOptions options = options_;

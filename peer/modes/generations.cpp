@@ -50,7 +50,7 @@ bool Generations::set_candidates(Time now, std::uint64_t layout_hash, const Memb
   return true;
 }
 
-void Generations::join(Time now, const Course& course, Effects& out) {
+void Generations::join(Time now, Course& course, Effects& out) {
   if (joined_ || course.is_leaving() || !course.is_barrier_open(now, candidates().size())) return;
   joined_ = true;
   agreement_.disturb(now, {}, out);
@@ -292,14 +292,11 @@ std::string to_line(const Recovery& recovery, const Membership& members) {
                      recovery.operation, recovery.peers);
 }
 
-void Generations::add_to(ReportSection& section, const Course& course,
-                         const Membership& members) const {
+void Generations::add_to(ReportSection& section, const Membership& members) const {
   const Recovery& last = recoveries_.last();
   const bool any = !last.lost.empty();
   section.figures.insert(section.figures.end(),
-                         {{"saves", course.saves().written},
-                          {"save_failures", course.saves().failed},
-                          {"interruption", any ? to_line(last, members) : std::string()},
+                         {{"interruption", any ? to_line(last, members) : std::string()},
                           {"resumed_at", any ? last.operation : std::uint64_t{0}}});
 }
 

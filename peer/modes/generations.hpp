@@ -56,7 +56,7 @@ class Generations {
   /// The candidates, without excluded peers.
   const std::vector<PeerId>& candidates() const { return agreement_.candidates(); }
   /// Calls the first ballot once enough peers are present.
-  void join(Time now, const Course& course, Effects& out);
+  void join(Time now, Course& course, Effects& out);
   /// True if we take part in ballots and operations.
   bool takes_part(const Course& course) const { return joined_ && !course.is_leaving(); }
   bool has_joined() const { return joined_; }
@@ -147,9 +147,8 @@ class Generations {
   /// Number of generations that we have taken part in.
   std::uint64_t count() const { return count_; }
   const RecoveryLog& recoveries() const { return recoveries_; }
-  /// Adds the figures that every mode with generations reports at the end of its section: the
-  /// checkpoints and the newest recovery.
-  void add_to(ReportSection& section, const Course& course, const Membership& members) const;
+  /// Adds the newest recovery, which every mode with generations reports at the end of its section.
+  void add_to(ReportSection& section, const Membership& members) const;
   /// Adds the metrics that all modes with generations have in common.
   void add_to(std::vector<ReportMetric>& metrics) const;
 

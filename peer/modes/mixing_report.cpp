@@ -72,7 +72,7 @@ ModeReport MixingMode::report(const Membership& members) const {
                   {"message_bytes", all.bytes_sent},
                   {"messages_refused", all.messages_refused},
                   {"messages_dropped", all.messages_dropped}}};
-  generations_.add_to(section, course_, members);
+  generations_.add_to(section, members);
   ModeReport report{
       .sections = {std::move(section)},
       .metrics = {{"neighbours", gauge, "Peers that this one hears in the round under way.",

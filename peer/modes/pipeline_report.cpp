@@ -82,7 +82,7 @@ ModeReport PipelineMode::report(const Membership& members) const {
                   {"computing_s", all.computing_s},
                   {"waiting_s", all.waiting_s},
                   {"waiting_part", waiting_part}}};
-  generations_.add_to(section, course_, members);
+  generations_.add_to(section, members);
   const auto samples = static_cast<double>(options_.micro_batches * options_.micro_batch);
   ModeReport report{
       .sections = {std::move(section)},

@@ -61,8 +61,11 @@ SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
                                   .steps = options.chunk_steps,
                                   .last_steps = steps - (chunks - 1) * options.chunk_steps});
   const SwarmNote& resumed = options.resumed;
-  const bool are_our_chunks = resumed.chunk_samples == options.batch * options.chunk_steps;
-  if (resumed.ledger && are_our_chunks) ledger_->restore(*resumed.ledger);
+  const std::uint64_t chunk = options.batch * options.chunk_steps;
+  if (!resumed.ledger || resumed.chunk_samples != chunk) return;
+  // The last chunk of a smaller budget may have been shorter than the chunk is now.
+  const bool is_larger = resumed.budget > 0 && resumed.budget < options.budget;
+  ledger_->restore(*resumed.ledger, is_larger ? resumed.budget / chunk : chunks);
 }
 
 WorkDone SwarmWork::own() const {
@@ -78,7 +81,8 @@ SwarmNote SwarmWork::note(std::uint64_t more) const {
   return {.samples = counted() + more,
           .ran = ran_,
           .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
-          .chunk_samples = options_.batch * options_.chunk_steps};
+          .chunk_samples = options_.batch * options_.chunk_steps,
+          .budget = options_.budget};
 }
 
 double SwarmWork::chunks_per_second() const {

@@ -230,7 +230,8 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
   });
   add_work(report);
   if (judges_.is_on()) add_target(report);
-  if (ledger_) add_ledger(all, report);
+  // The peers' own counts lack what earlier processes have trained.
+  if (ledger_) add_ledger(std::max(all, counted()), report);
   if (weighs()) add_factor(report);
   const auto share_of = [whole = std::max({all, counted(), std::uint64_t{1}})](std::uint64_t own) {
     return static_cast<double>(own) / static_cast<double>(whole);

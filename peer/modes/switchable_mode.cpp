@@ -91,7 +91,8 @@ void SwitchableMode::start(Time now, std::uint64_t step, bool joins_others) {
 
 /// True if we vote on switches. A peer that is leaving does not vote.
 bool SwitchableMode::takes_part() const {
-  return options_.read_switch && course().is_running() && !course().is_leaving();
+  const Course& own = mode().course();
+  return options_.read_switch && own.is_running() && !own.is_leaving();
 }
 
 SwitchCouncil::Standing SwitchableMode::standing() const {
@@ -242,8 +243,17 @@ Time SwitchableMode::deadline() const {
 
 Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
   if (!options_.read_switch) return made_.mode->switch_to(now, settings);
+  const bool names_mode = settings.starts_with("run.") || settings.find("\nrun.") != settings.npos;
+  if (!names_mode && kind_ != options_.mode) {
+    // Keys alone are keys of the present mode. Without its name they would be read as keys of the
+    // config's own mode.
+    return switch_to(
+        now, "run.mode = \"" + std::string(to_string(kind_)) + "\"\n" + std::string(settings));
+  }
   const SwitchedMode switched = options_.read_switch(settings);
-  const bool stays = switched.mode == kind_ && kind_ == ModeKind::mixing;
+  // A folder keeps one revision. So after a switch of the mode, a change of the rule has to be a
+  // switch of the mode, too, or a restarted peer would not know the mode's own revision.
+  const bool stays = switched.mode == kind_ && kind_ == ModeKind::mixing && present_.number == 0;
   if (stays && !target_) return made_.mode->switch_to(now, settings);
   if (!switched.problems.empty()) return switched.problems;
   if (!takes_part() || has_ended(phase())) {
@@ -324,7 +334,7 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   course.work = {};
   course.save_every_steps = 0;
   course.wait_for_peers = 1;
-  course.wait_max = {};
+  course.wait_max = course.alone_after = {};
   course.tells = false;
   AllReduceOptions mean = options_.gossip.mean;
   mean.state_elements = course.elements;
@@ -394,7 +404,7 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
   NodeOptions next = options_after(kept_);
   CourseOptions& course = next.course;
   course.wait_for_peers = 1;
-  course.wait_max = {};
+  course.wait_max = course.alone_after = {};
   // An abandoned round may have left the replica a step ahead of the mode.
   std::uint64_t step = replica_at_.value_or(made_.mode->step());
   if (const SwarmWork* work = swarm_work()) {

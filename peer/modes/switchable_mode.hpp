@@ -55,7 +55,10 @@ class SwitchableMode final : public Mode {
   std::optional<HostPlace> host_place() const override { return mode().host_place(); }
   bool is_settling() const override { return mode().is_settling(); }
   bool is_idle() const override { return !target_ && mode().is_idle(); }
-  const Course& course() const override { return mode().course(); }
+  /// A peer whose model cannot enter the mean of a switch has failed, so it has to leave.
+  const Course& course() const override {
+    return meeting_ && meeting_->course().has_failed() ? meeting_->course() : mode().course();
+  }
   const Course& training() const override { return mode().training(); }
   Phase phase() const override { return mode().phase(); }
   std::uint64_t step() const override { return mode().step(); }

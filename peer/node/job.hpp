@@ -90,6 +90,7 @@ struct SwarmNote {
   Duration ran{};                     ///< How long the swarm has trained.
   std::optional<LedgerEntry> ledger;  ///< The peer's own ledger entry, if data are leased.
   std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
+  std::uint64_t budget = 0;           ///< The budget that the chunks of `ledger` make up.
   /// Set if the model is the mean with which a run has ended, and nothing has changed it since.
   std::optional<RunEnd> end = {};
 };

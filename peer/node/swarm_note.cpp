@@ -17,6 +17,7 @@ constexpr const char* samples_name = "swarm_samples";
 constexpr const char* ran_name = "swarm_ran_ms";
 constexpr const char* ledger_name = "swarm_ledger";
 constexpr const char* chunk_name = "swarm_chunk_samples";
+constexpr const char* budget_name = "swarm_budget";
 constexpr const char* end_name = "swarm_end";
 
 /// The longest training time that a note may state, in milliseconds. No run of this program can
@@ -82,6 +83,7 @@ void write(const SwarmNote& note, Notes& notes) {
   if (!note.ledger) return;
   notes[ledger_name] = text_of(*note.ledger);
   notes[chunk_name] = std::to_string(note.chunk_samples);
+  notes[budget_name] = std::to_string(note.budget);
 }
 
 SwarmNote swarm_note_in(const Notes& notes) {
@@ -89,7 +91,8 @@ SwarmNote swarm_note_in(const Notes& notes) {
   SwarmNote note{.samples = number_in(notes, samples_name),
                  .ran = std::chrono::milliseconds(ran_ms),
                  .ledger = {},
-                 .chunk_samples = number_in(notes, chunk_name)};
+                 .chunk_samples = number_in(notes, chunk_name),
+                 .budget = number_in(notes, budget_name)};
   if (const auto text = notes.find(ledger_name); text != notes.end()) {
     note.ledger = ledger_in(text->second);
   }

@@ -214,6 +214,7 @@ void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
 LedgerTotals ledger_totals(const Result& result) {
   LedgerTotals totals{.is_complete = !result.has_faults};
   std::uint64_t all = 0;
+  std::uint64_t counted = 0;  ///< Includes what peers have trained before they were resumed.
   for (const FinishedPeer& peer : result.peers) {
     if (!peer.result.contains("ledger")) {
       totals.is_complete = false;
@@ -224,8 +225,10 @@ LedgerTotals ledger_totals(const Result& result) {
     totals.samples = number(peer.result, "work", "budget");
     totals.trained = std::max(totals.trained, std::min(done, totals.samples));
     all += number(peer.result, "work", "own");
+    counted = std::max(counted, number(peer.result, "work", "counted"));
     add_losses(peer, totals);
   }
+  all = std::max(all, counted);
   totals.again = all - std::min(all, totals.trained);
   return totals;
 }

@@ -172,8 +172,8 @@ void Simulator::World::begin_job(PeerNumber number, Job job) {
   time_job(number);
 }
 
-/// If a job sends messages before its steps, runs its beginning up to these messages, so that they
-/// travel during the steps. The rest of the job runs at its end.
+/// If a job sends messages before its steps, runs the part of the job up to and including these
+/// messages, so that they travel during the steps. The other part runs when the job ends.
 void Simulator::World::open_job(PeerNumber number, Job& job) {
   const auto is_send = [](const Job::Task& task) {
     return std::holds_alternative<task::SendRound>(task);

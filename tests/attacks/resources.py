@@ -81,7 +81,7 @@ def disk_full(binary):
             raise Skipped("no right to mount")
         try:
             swarm.start(0)
-            if not wait_until(lambda: peer.status().get("gossip", {}).get("save_failures"), 20):
+            if not wait_until(lambda: peer.status().get("checkpoints", {}).get("failed"), 20):
                 raise Failed("the disk did not fill")
             trains = swarm.trains(3)
             largest = max(peer.folder.rglob("*"), key=lambda file: file.stat().st_size).name

@@ -372,7 +372,7 @@ TEST_CASE("ranges beyond the last chunk are not believed, and no peer trains the
 
 TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   Ledger ledger({.self = PeerId{1}, .chunks = 10, .steps = 4, .last_steps = 2});
-  ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}});
+  ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}}, 100);
   CHECK(ledger.done() == 6);
   CHECK(ledger.entry().done == std::vector<ChunkRange>{{5, 2}, {9, 1}});
   // Alone, the peer trains the remaining chunks in order.

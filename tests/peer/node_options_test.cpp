@@ -88,8 +88,8 @@ TEST_CASE("every setting of a pure part reaches its options", "[unit]") {
     }
     const NodeOptions made = node_options(with_another(setting), {}, {});
     INFO(setting.path());
-    // The batch limit is compared separately. It is a multiple of the batch, which the options do
-    // not contain.
+    // The batch itself is not among the options. The batch limit, a multiple of it, is compared
+    // instead.
     CHECK((options_of_pairs(made) != options_of_pairs(before) ||
            options_of_generations(made) != options_of_generations(before) ||
            made.allreduce.batch_max != before.allreduce.batch_max));

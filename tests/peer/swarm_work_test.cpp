@@ -413,7 +413,8 @@ TEST_CASE("a single false clock neither ends the run nor turns ours back", "[uni
 
 TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the same size",
           "[unit]") {
-  SwarmNote note{.samples = 500, .ran = 50s, .ledger = LedgerEntry{}, .chunk_samples = 160};
+  SwarmNote note{
+      .samples = 500, .ran = 50s, .ledger = LedgerEntry{}, .chunk_samples = 160, .budget = 100000};
   note.ledger->whole = 3;
   Notes notes;
   write(note, notes);
@@ -431,6 +432,12 @@ TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the sa
   SwarmWorkOptions other = options;
   other.chunk_steps = 8;
   CHECK(Counting(other).work.ledger()->whole() == 0);
+  // The last chunk of 400 samples had only 80, and has 160 in a larger budget.
+  SwarmWorkOptions larger = options;
+  larger.resumed.budget = 400;
+  CHECK(Counting(larger).work.ledger()->whole() == 2);
+  larger.resumed.budget = larger.budget = 400;
+  CHECK(Counting(larger).work.ledger()->whole() == 3);
   notes["swarm_ledger"] = "3 5";
   notes["swarm_ran_ms"] = "-1";
   CHECK_NOTHROW(swarm_note_in(notes));

@@ -225,6 +225,21 @@ TEST_CASE("a torn checkpoint is refused with its reason and the one before it is
   CHECK(same_bits(saved_result(swarm, 0, 1), serial_result(swarm.config_file(), 0, 1)));
 }
 
+TEST_CASE("a peer that cannot save its model ends with an exit code that says so", "[process]") {
+  std::string config = short_run("", 200);
+  config.erase(config.find("budget"), config.find("steps") - config.find("budget"));
+  Swarm swarm(1, config);
+  std::filesystem::create_directories(swarm.folder(0));
+  std::ofstream(swarm.folder(0) / "checkpoints") << "not a folder";
+  swarm.start(0);
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 1);
+  CHECK_FALSE(swarm.events(0, "save_failed").empty());
+  const auto result = nlohmann::json::parse(read_text(swarm.folder(0) / "result.json"));
+  CHECK(result["checkpoints"]["failed"] > 0);
+  CHECK(result["checkpoints"]["written"] == 0);
+  CHECK(std::filesystem::exists(swarm.folder(0) / "final.safetensors"));
+}
+
 TEST_CASE("a peer that resumes with another optimiser is refused and its checkpoints stay",
           "[process]") {
   std::string config = short_run("period_steps = 8\n");
@@ -247,6 +262,15 @@ TEST_CASE("a peer that resumes with another optimiser is refused and its checkpo
   CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
   CHECK(read_text(swarm.folder(0) / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") ==
         before);
+}
+
+TEST_CASE("a peer that nobody answers at --join ends without a step", "[process]") {
+  Swarm swarm(2, short_run(""));
+  // Port 9 of this machine has no listener.
+  swarm.start(0, {.extra = {"--join", "127.0.0.1:9"}});
+  CHECK(swarm.wait_for_end(0, 90s).exit_code == 2);
+  CHECK_THAT(swarm.output(0), Catch::Contains("no authorised peer answered within 30 s"));
+  CHECK(swarm.events(0, "training_began").empty());
 }
 
 TEST_CASE("launch without a config trains a generated task and evaluates the mean model",

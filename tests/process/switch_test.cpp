@@ -1,5 +1,6 @@
 // `grapevine switch` between real processes: to another algorithm and to another mode, with peers
 // that die and resume.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <filesystem>
@@ -142,6 +143,57 @@ TEST_CASE("a damaged settings revision is refused with its place when a peer is 
   CHECK_THAT(output, Catch::Contains("remove the file"));
   CHECK(go_on("1\nrun.algorithm = \"chocco\"\n", output) == 2);
   CHECK_THAT(output, Catch::Contains("\"choco\""));
+}
+
+TEST_CASE("a peer whose model is not finite leaves at a switch, which the others make",
+          "[process]") {
+  Swarm swarm(3, gossip);
+  swarm.start(0);
+  swarm.start(1);
+  std::string diverging = gossip;
+  diverging.insert(diverging.find("[checkpoint]"),
+                   "learning_rate = 100.0\nschedule = \"constant\"\nweight_decay = 1.0\n");
+  std::ofstream(swarm.config_file()) << diverging;
+  swarm.start(2);
+  // Each step multiplies the weights by -99, so they are infinite after some twenty steps.
+  REQUIRE(eventually(
+      [&] {
+        return std::ranges::any_of(swarm.events(0, "model_refused"), [](const auto& event) {
+          return event.value("reason", "") == "not finite";
+        });
+      },
+      60s));
+  std::string output;
+  switch_to(swarm, 0, {"gossip", "--set", "gossip.alpha=0.3"}, output);
+  CHECK(swarm.wait_for_end(2, 60s).exit_code == 1);
+  for (const std::size_t number : {0, 1}) {
+    CHECK(eventually([&] { return !swarm.events(number, "algorithm_switched").empty(); }, 60s));
+  }
+  CHECK(swarm.go_on({0, 1}));
+}
+
+TEST_CASE("a peer that restarts after two switches disturbs no other", "[process]") {
+  Swarm swarm(3, gossip);
+  swarm.start_all();
+  REQUIRE(swarm.reach({0, 1, 2}, 50));
+  std::string output;
+  CHECK(switch_to(swarm, 0, {"d_psgd"}, output) == 0);
+  // Keys alone are keys of the present mode, not of the config's.
+  CHECK(switch_to(swarm, 0, {"--set", "mixing.period_steps=3"}, output) == 0);
+  INFO(output);
+  for (const std::size_t number : {0, 1, 2}) {
+    CHECK(eventually([&] { return swarm.events(number, "algorithm_switched").size() == 2; }, 20s));
+    CHECK(mode(swarm, number) == "mixing");
+  }
+  REQUIRE(swarm.go_on({0, 1, 2}));
+  swarm.kill(2);
+  swarm.start(2, {.extra = {"--resume"}});
+  CHECK(eventually([&] { return mode(swarm, 2) == "mixing"; }, 20s));
+  REQUIRE(swarm.go_on({0, 1, 2}, 500));
+  for (const std::size_t number : {0, 1, 2}) {
+    CHECK(swarm.events(number, "algorithm_switched").size() == 2);
+  }
+  CHECK(switch_to(swarm, 1, {"--set", "gossip.period_steps=9"}, output) == 2);
 }
 
 TEST_CASE("a command that cannot be obeyed is answered with the reason", "[process]") {
