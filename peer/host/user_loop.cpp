@@ -373,7 +373,8 @@ Reduced UserLoop::reduce(UserGradient gradient, const Score& score) {
 
 void UserLoop::give_gradient(UserGradient gradient, const Score& score) {
   if (std::exchange(meeting_->has_reduced, true)) {
-    throw std::logic_error("a step has one gradient: call step_over() before the next reduce()");
+    throw std::logic_error(
+        "a step has one gradient, which was reduced: end the step before the next");
   }
   // Without a sum, and without a rule that changes gradients, there is nothing to wait for.
   if (!needs_gradient()) return;

@@ -31,6 +31,7 @@ std::vector<GradientPart> GivenGradient::add(const UserTensors& tensors) {
       refuse(
           "the model has none of that name; give a gradient the name of its tensor in gv_join()");
     }
+    if (tensor.type == TensorType::i64) refuse("a gradient has floats; give it as GV_F32");
     const std::size_t place = found->second;
     const std::size_t wanted = model_->all()[place].elements;
     if (tensor.elements != wanted) {

@@ -396,6 +396,8 @@ gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t co
     UserTensors model = tensors_of(tensors, count, Part::model);
     UserTensors state = tensors_of(tensors, count, Part::state);
     if (model.size() == 0) throw std::invalid_argument("a model has at least one GV_MEAN tensor");
+    // A resumed peer takes its values from a checkpoint, and the copy of a GPU's is not made yet.
+    if (given.resume == 0 && given.copy == nullptr) model.check_finite();
     std::unique_ptr<gv_peer> made = handle_of(given);
     const bool has_buffers = has_role(tensors, count, GV_BUFFER);
     const gv_result result = join(given, std::move(model), std::move(state), has_buffers, *made);

@@ -152,7 +152,8 @@ GV_API const char* gv_problem(void);
 
 /* Starts a peer and waits until it may make the first step. Then the tensors hold the model to
  * begin with: their own, or that of the swarm. In mode `allreduce` peers that bring different models
- * all begin with that of one of them. Sets *peer also with GV_PENDING and GV_OVER. */
+ * all begin with that of one of them. Values that are not finite are refused, unless `resume` or `copy`
+ * is set. Sets *peer also with GV_PENDING and GV_OVER. */
 GV_API gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t count,
                          gv_peer** peer);
 

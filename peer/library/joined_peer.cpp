@@ -128,7 +128,8 @@ void JoinedPeer::reduce(UserTensors gradient, const Score& score) {
 
 void JoinedPeer::reduce_begin(const UserTensors& part) {
   if (loop_.has_reduced()) {
-    throw std::logic_error("a step has one gradient, which was reduced: call gv_step() first");
+    throw std::logic_error(
+        "a step has one gradient, which was reduced: end the step before the next");
   }
   loop_.give_parts(given_.add(part));
 }

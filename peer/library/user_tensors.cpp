@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -132,6 +133,17 @@ float UserTensors::largest_magnitude() const {
     }
   }
   return largest;
+}
+
+void UserTensors::check_finite() const {
+  for (const UserTensor& tensor : all_) {
+    UserTensors one;
+    one.add(tensor);
+    if (std::isfinite(one.largest_magnitude())) continue;
+    throw std::invalid_argument("tensor '" + tensor.name +
+                                "': it has values that are not finite; set all its values, or "
+                                "leave it out");
+  }
 }
 
 Layout UserTensors::layout() const {

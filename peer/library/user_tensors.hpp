@@ -44,6 +44,9 @@ class UserTensors {
   void read(std::span<float> to) const;
   /// The largest magnitude of all values as read() returns them. Infinite or NaN if any value is.
   float largest_magnitude() const;
+  /// Throws std::invalid_argument if a tensor has a value that is not finite, because no peer would
+  /// take such a model.
+  void check_finite() const;
   /// Copies size() floats to the tensors.
   void write(std::span<const float> from) const;
 

@@ -20,6 +20,7 @@ _TORCH_TYPES = {
     "torch.int64": c.I64,
 }
 _NUMPY_TYPES = {"<f4": c.F32, "<f2": c.F16, "<f8": c.F64, "<i8": c.I64}
+_SIZES = {c.F32: 4, c.F16: 2, c.BF16: 2, c.F64: 8, c.I64: 8}
 _BUFFER_TYPES = {"f": c.F32, "e": c.F16, "d": c.F64, "q": c.I64, "l": c.I64}
 
 
@@ -35,6 +36,10 @@ class Memory(NamedTuple):
     @property
     def elements(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * _SIZES[self.type]
 
 
 def _refuse(name: str, why: str) -> None:
@@ -123,7 +128,7 @@ class TensorList:
         self.count = len(parts)
         self.array = (c.Tensor * self.count)()
         # The structs keep the arrays with their shapes.
-        self._kept = parts
+        self.memory = [memory for memory, _ in parts]
         for at, (memory, role) in enumerate(parts):
             shape = (ctypes.c_uint64 * max(1, len(memory.shape)))(*memory.shape)
             self.array[at] = c.Tensor(

@@ -47,6 +47,8 @@ class StepWatch:
         self.is_due = False
         #: Steps since the last take() or expect().
         self.made = 0
+        # The mean for a step that is due has values other than zero. Known only after an overflow.
+        self._has_mean = False
         self._factor = factor
         self._had_own = "step" in vars(optimizer)
         own = self._own = optimizer.step
@@ -60,9 +62,26 @@ class StepWatch:
 
         self._step = replace_step(optimizer, step)
 
-    def expect(self) -> None:
-        """The optimiser's next step is due, because all other peers make theirs with the same gradient."""
+    def expect(self, has_overflowed: bool = False) -> None:
+        """The optimiser's next step is due, because all other peers make theirs with the same gradient.
+
+        If this peer's own gradient has overflowed, a scaler leaves the step out, and step() will make it.
+        """
         self.is_due, self.made = True, 0
+        self._has_mean = has_overflowed and self._has_gradient()
+
+    def step(self) -> None:
+        """Makes the step that a scaler has left out."""
+        if self._has_mean and not self._has_gradient():
+            raise RuntimeError(
+                "the gradients were cleared before vine.step(), which makes the step that the scaler has left out: "
+                "call optimizer.zero_grad() after vine.step()"
+            )
+        self.optimizer.step()
+
+    def _has_gradient(self) -> bool:
+        parameters = (p for group in self.optimizer.param_groups for p in group["params"])
+        return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
 
     def take(self) -> bool:
         """Ends a step of the peer. Returns True if the optimiser has made one."""

@@ -10,6 +10,8 @@ from ._vine import Vine
 
 # Gradients are handed over in parts of about this many bytes, each of which costs a call.
 _PART_BYTES = 1 << 20
+# Gradients whose values are compared as well. Some of them may be zero, which a scaler does not change.
+_COMPARED = 4
 
 
 class Buckets:
@@ -71,10 +73,10 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
     if buckets is None:
         raise ValueError("comm_hook: join() was given arrays; give it the module")
     future = buckets.add(bucket)
-    if vine.needs_gradient:
-        vine.reduce_begin(dict(zip(_names(vine, bucket.parameters()), bucket.gradients())))
+    if vine._takes_gradient:
+        vine.reduce_begin(_gradients(vine, bucket))
     if bucket.is_last():
-        if vine.needs_gradient:
+        if vine._takes_gradient:
             # Nothing is left that could be computed during the sum.
             vine._summed = vine._end_parts(1, 0.0)
         buckets.end()
@@ -86,6 +88,16 @@ def _names(vine: Vine, parameters: Sequence[torch.nn.Parameter]) -> list[str]:
     if any(parameter not in names for parameter in parameters):
         raise ValueError("comm_hook: join() was given another module than DistributedDataParallel")
     return [names[parameter] for parameter in parameters]
+
+
+def _gradients(vine: Vine, bucket: Any) -> dict[str, torch.Tensor]:
+    """The bucket's gradients by the names of their parameters. Empty parameters have none."""
+    pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel() > 0]
+    return dict(zip(_names(vine, [p for p, _ in pairs]), [g for _, g in pairs]))
+
+
+def _size(gradient: torch.Tensor) -> float:
+    return float(gradient.detach().abs().sum())
 
 
 class Overlap:
@@ -114,6 +126,10 @@ class Overlap:
         for parameter, name in vine._model.names.items():
             if parameter.requires_grad:
                 self._watch(name, parameter)
+        # A gradient scaler changes all gradients and no version. So the values of the smallest ones are compared, too.
+        by_size = sorted(self._parameters, key=lambda name: self._parameters[name].numel())
+        self._compared = set(by_size[:_COMPARED])
+        self._sizes: dict[str, float] = {}
 
     def _watch(self, name: str, parameter: torch.nn.Parameter) -> None:
         with torch.enable_grad():
@@ -130,23 +146,28 @@ class Overlap:
     def before_step(self) -> None:
         """Called after backward. Raises if a gradient has changed after it was handed over."""
         changed = [name for name in self._seen if not self._is_as_seen(name)]
+        # NaN differs from itself, but was not changed.
+        if any(size == size and size != _size(self._seen[name][0]) for name, size in self._sizes.items()):
+            changed = list(self._seen)
         for name in changed:
             self._refuse_change(name)
         # DistributedDataParallel hands over the gradients itself.
         self._is_on = not changed and self._vine._summed is None
         for name, count in self._count.items():
             self._most[name] = max(count, self._most.get(name, 0))
-        self._count, self._seen, self._given = {}, {}, set()
+        self._count, self._seen, self._sizes, self._given = {}, {}, {}, set()
         self._next, self._bytes = {}, 0
 
     def _added(self, name: str) -> None:
         """Called when backward has added to a gradient."""
         self._refuse_change(name)
         gradient = self._parameters[name].grad
-        if gradient is None or not self._vine.needs_gradient:
+        if gradient is None or not self._vine._takes_gradient:
             return
         self._count[name] = self._count.get(name, 0) + 1
         self._seen[name] = (gradient, gradient._version)
+        if name in self._compared:
+            self._sizes[name] = _size(gradient)
         self._next.pop(name, None)
         is_complete = self._is_on and self._count[name] == self._most.get(name)
         is_dense = not gradient.is_sparse and gradient.is_contiguous()

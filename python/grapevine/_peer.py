@@ -52,6 +52,13 @@ class Peer:
         This peer must have begun its swarm by `create` or joined it by a ticket, and must listen.
         With `may_invite`, those that join by the ticket may invite others.
         """
+        ticket = self._ticket(uses, valid_s, may_invite)
+        if ticket is None:
+            raise c.Failed("this peer has not answered in time: ask again")
+        return ticket
+
+    def _ticket(self, uses: int, valid_s: float, may_invite: bool) -> Optional[str]:
+        """A ticket, or None if this peer does not answer yet."""
         if self._has_left:
             raise ValueError("this peer has left; another one can invite")
         text = ctypes.create_string_buffer(c.TICKET_BYTES)
@@ -60,9 +67,7 @@ class Peer:
         )
         if c.checked(result) == c.OVER:
             raise c.Failed("this peer has ended; another one can invite")
-        if result == c.PENDING:
-            raise c.Failed("this peer has not answered in time: ask again")
-        return text.value.decode()
+        return None if result == c.PENDING else text.value.decode()
 
     def _free(self) -> None:
         self._has_left = True

@@ -49,10 +49,13 @@ class Reduced(NamedTuple):
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
+    # Types that derive from these, such as NumPy's, may print their own names.
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
     if isinstance(value, str):
-        return json.dumps(value)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(one) for one in value) + "]"
     raise ValueError(f"a setting cannot be a {type(value).__name__}; write a number, text or list")
@@ -105,6 +108,16 @@ class Vine(Peer):
         self._handed_over: set[str] = set()
         # The result of a sum that ended during backward, until `reduce` returns it.
         self._summed: Optional[Reduced] = None
+        # The arrays of a sum under way.
+        self._summing: list[Memory] = []
+        # The arrays that hold the step's mean gradient, and the result of its sum. A loop that repeats the step after
+        # an exception gets the same mean again.
+        self._mean: Optional[tuple[list[Memory], Reduced]] = None
+        # The mean has just been written, so the loop cannot have changed its arrays.
+        self._is_fresh = False
+        # A sum that was interrupted has replaced the model, which the next call has to say.
+        self._was_replaced = False
+        self._has_repeated = False
         self._steps_to_check = 1
         self._sampler: Optional[Sampler] = None
         # Batches that until_over() has given since the last step.
@@ -152,7 +165,10 @@ class Vine(Peer):
         self._note_skip()
         number = self._model.loss(loss)
         self._model.give()
-        goes_on = self._wait(self._begin(c.library().gv_step, samples, number))
+        result = self._begin(c.library().gv_step, samples, number)
+        if self._is_pending:
+            self._forget_mean()
+        goes_on = self._wait(result)
         self._take()
         return goes_on
 
@@ -169,6 +185,10 @@ class Vine(Peer):
 
         If the gradient was handed over in parts during backward, it waits for their sum.
 
+        A step has one sum. If an exception, such as that of Ctrl-C, interrupts this call or comes before the
+        optimiser's step, and the loop begins the step again, the step's mean is given again, and the new gradient is
+        not used. The new gradient then needs arrays of its own, unless this call was interrupted.
+
         `scaler` is the GradScaler that has scaled the loss. It unscales the gradients, also in gossip, unless the loop
         has done so. A gradient that has overflowed is removed. Where peers sum gradients it counts as zeros instead,
         and the optimiser makes the step with the mean of all even if `scaler.step()` leaves it out.
@@ -178,14 +198,19 @@ class Vine(Peer):
             return self._reduce(gradient, samples, loss)
         if self._summed is not None or self._handed_over:
             raise ValueError("a gradient with a scaler is summed after backward: it must be unscaled first")
-        is_due = self.needs_gradient
+        is_due = self._takes_gradient
         self._has_overflowed = self._model.unscale(scaler, is_summed=is_due)
-        found = self._reduce(gradient, samples, loss)
+        try:
+            found = self._reduce(gradient, samples, loss)
+        except BaseException:
+            # The scaler may unscale the gradient of the step's next try.
+            scaler.update()
+            raise
         if found.again:
             # The gradient is dropped, and the scaler may unscale the next one.
             scaler.update()
         elif is_due and not self._is_over:
-            self._watch.expect()
+            self._watch.expect(self._has_overflowed)
         return found
 
     def _reduce(self, gradient: Any, samples: int, loss: Any) -> Reduced:
@@ -194,12 +219,16 @@ class Vine(Peer):
             return self._take_over(found)
         if self._handed_over and gradient is None:
             return self.reduce_end(samples, loss)
-        if not self.needs_gradient:
+        if not self._takes_gradient:
             return Reduced(0, False)
+        if self._was_replaced:
+            return self._tell_replaced()
+        if self._mean is not None:
+            return self._take_over(self._give_again(lambda: self._model.gradient(gradient)))
         # It must stay alive until the call is over, even if Ctrl-C interrupts the wait.
         given = self._gradient = TensorList(self._model.gradient(gradient))
-        result = self._begin(
-            c.library().gv_reduce, given.array, given.count, samples, number_of(loss)
+        result = self._begin_sum(
+            given.memory, c.library().gv_reduce, given.array, given.count, samples, number_of(loss)
         )
         return self._take_over(self._reduced(result))
 
@@ -212,7 +241,7 @@ class Vine(Peer):
         nothing.
         """
         self._finish()
-        if not self.needs_gradient:
+        if not self._takes_gradient or self._was_replaced:
             return
         self._hand_over(self._model.part(part, is_first=not self._handed_over))
 
@@ -223,25 +252,95 @@ class Vine(Peer):
         parameters' gradients, as `reduce` does. With `again`, hand over all parts again.
         """
         self._finish()
-        if not self.needs_gradient:
+        if not self._takes_gradient:
             return Reduced(0, False)
         return self._take_over(self._end_parts(samples, loss))
+
+    @property
+    def _takes_gradient(self) -> bool:
+        """True if the step has a sum, which may have been made already."""
+        return not self._is_over and (self._mean is not None or self.needs_gradient)
 
     def _hand_over(self, memory: Sequence[Memory]) -> None:
         given = TensorList(memory)
         # It stays in use even if the rest is interrupted.
         self._parts.append(given)
-        result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
-        self._is_over = self._is_over or c.checked(result) == c.OVER
+        if self._mean is None:
+            result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
+            self._is_over = self._is_over or c.checked(result) == c.OVER
         self._handed_over.update(one.name for one in memory)
 
     def _end_parts(self, samples: int, loss: Any) -> Reduced:
+        if self._was_replaced:
+            return self._tell_replaced()
+        if self._mean is not None:
+            return self._give_again(self._all_parts)
         rest = self._model.rest(self._handed_over)
         if rest:
             self._hand_over(rest)
         if self._is_over:
             return Reduced(0, False)
-        return self._reduced(self._begin(c.library().gv_reduce_end, samples, number_of(loss)))
+        memory = [one for part in self._parts for one in part.memory]
+        result = self._begin_sum(memory, c.library().gv_reduce_end, samples, number_of(loss))
+        return self._reduced(result)
+
+    def _all_parts(self) -> list[Memory]:
+        """The arrays of a gradient that was given in parts although the step's sum has been made."""
+        memory = [one for part in self._parts for one in part.memory]
+        memory += self._model.rest(self._handed_over)
+        self._parts, self._handed_over = [], set()
+        return memory
+
+    def _tell_replaced(self) -> Reduced:
+        """What the interrupted sum would have returned: the gradient is of a model that was replaced since."""
+        self._was_replaced = False
+        self._parts, self._handed_over = [], set()
+        return Reduced(0, True)
+
+    def _give_again(self, gradient: Callable[[], Sequence[Memory]]) -> Reduced:
+        """Writes the step's mean to the arrays of a gradient that the loop has computed again."""
+        assert self._mean is not None
+        memory, found = self._mean
+        if self._watch is not None and self._watch.made:
+            raise RuntimeError("the optimiser has made this step already: call vine.step() before the next gradient")
+        # A gradient from GPUs is copied to the same arrays as before, so the mean is read first.
+        means = [ctypes.string_at(one.address, one.bytes) for one in memory]
+        given = list(gradient())
+        by_name = {one.name: one for one in given}
+        has_names = all(one.name in by_name for one in memory)
+        places = [by_name[one.name] for one in memory] if has_names else given
+        if [(one.type, one.elements) for one in places] != [(one.type, one.elements) for one in memory]:
+            raise ValueError(
+                "the step's gradient was summed before an exception: give arrays of the same sizes and types again"
+            )
+        own = {one.address for one in memory}
+        if not self._is_fresh and not self._model.is_staged and any(one.address in own for one in places):
+            raise ValueError(
+                "the step's gradient has been summed, and its arrays now hold other values: call vine.step() after "
+                "each sum, or give each try of a step arrays of its own"
+            )
+        if not self._has_repeated:
+            self._has_repeated = True
+            _log.warning(
+                "step %d has been summed already, so reduce() gives its mean again and ignores the new gradient. This "
+                "is right where the loop repeats a step after an exception; otherwise call vine.step() after each "
+                "sum. It is said once.",
+                self.steps + 1,
+            )
+        for place, mean in zip(places, means):
+            ctypes.memmove(place.address, mean, len(mean))
+        self._mean = (places, found)
+        self._is_fresh = False
+        return found
+
+    def _forget_mean(self) -> None:
+        self._mean = None
+        self._is_fresh = self._was_replaced = False
+
+    def _begin_sum(self, memory: list[Memory], call: Any, *arguments: Any) -> int:
+        """Begins a sum, whose mean will be in these arrays."""
+        self._summing = memory
+        return self._begin(call, *arguments)
 
     def _begin(self, call: Any, *arguments: Any) -> int:
         """Makes a call that may become pending.
@@ -252,17 +351,27 @@ class Vine(Peer):
         self._is_pending = True
         result = call(self._handle, *arguments, ctypes.byref(self._info))
         self._is_pending = result != c.WRONG_ARGUMENT
+        if not self._is_pending:
+            self._summing = []
         return int(result)
 
     def _reduced(self, result: int) -> Reduced:
         """Waits for a sum that has this result so far."""
         self._wait(result)
+        return self._end_sum()
+
+    def _end_sum(self) -> Reduced:
+        """The result of a sum for which the loop no longer waits. Keeps its mean until the step is over."""
+        memory, self._summing = self._summing, []
         self._gradient = None
         self._parts = []
         self._handed_over = set()
         if self._is_over:
             return Reduced(0, False)
-        return Reduced(int(self._info.samples), bool(self._info.again))
+        found = Reduced(int(self._info.samples), bool(self._info.again))
+        if not found.again:
+            self._mean = (memory, found)
+        return found
 
     def _take_over(self, found: Reduced) -> Reduced:
         """Writes changes of a sum, other than those in the gradients' own memory, to the model."""
@@ -289,7 +398,7 @@ class Vine(Peer):
                     "no step of the optimiser was seen after reduce(scaler=...): call scaler.step(optimizer), "
                     "and join before anything wraps or keeps optimizer.step"
                 )
-            self._watch.optimizer.step()
+            self._watch.step()
         if self._watch.take() and not self._has_overflowed:
             return
         self._has_overflowed = False
@@ -382,11 +491,17 @@ class Vine(Peer):
         super()._free()
 
     def _finish(self) -> None:
-        """Waits for the end of a call that Ctrl-C has interrupted."""
+        """Waits for the end of a call that Ctrl-C has interrupted. The result of a sum is kept for the next one."""
         if self._is_pending and not self._is_over:
             self._wait(c.PENDING)
-            self._parts, self._handed_over = [], set()
-            self._take()
+            if not self._summing:
+                self._forget_mean()
+                self._take()
+                return
+            self._was_replaced = self._end_sum().again
+            self._is_fresh = self._mean is not None
+            if self._is_over:
+                self._model.took(True, False)
 
     def _wait(self, result: int) -> bool:
         """Waits until a call is no longer pending. Returns False if training is over."""
@@ -532,7 +647,11 @@ def create(
     """
 
     def begun(peer: Peer) -> None:
-        show(peer.invite(uses, valid_s, may_invite))
+        # The peer answers once it has read its model and opened its ports. If that fails, the call says so.
+        ticket = None
+        while ticket is None:
+            ticket = peer._ticket(uses, valid_s, may_invite)
+        show(ticket)
 
     return join(config, tensors, optimizer, listen=listen, _begun=begun, **named)
 

@@ -105,8 +105,12 @@ class ModuleModel:
         self, module: torch.nn.Module, optimizer: Optional[torch.optim.Optimizer], state: Any
     ) -> None:
         self._module = module
-        self._parameters = _named_alike(module.named_parameters())
+        self._parameters = [
+            (name, one) for name, one in _named_alike(module.named_parameters()) if one.numel() > 0
+        ]
         self._optimizer = optimizer
+        # A buffer that is not saved with the module is a cache, which may be replaced.
+        self._saved = {name for name, _ in _named_alike(module.state_dict().items())}
         if not self._parameters:
             raise ValueError("the module has no parameters")
         for _, parameter in self._parameters:
@@ -114,6 +118,12 @@ class ModuleModel:
                 parameter.data = parameter.data.contiguous()
         buffers = self._buffers()
         self._averaged = [(n, b) for n, b in buffers if b.is_floating_point()]
+        for name, buffer in self._averaged:
+            if not bool(_is_finite(buffer)):
+                raise ValueError(
+                    f"buffer '{name}': it is not finite, so it cannot be averaged; a constant such as a mask is "
+                    "registered with persistent=False"
+                )
         # Forward passes change buffers at any time. The peer has copies, as of the last step.
         self._copies = [
             (n, b if is_staged(b) else b.detach().clone().contiguous()) for n, b in self._averaged
@@ -122,9 +132,7 @@ class ModuleModel:
         self.mean = model.memory[: len(self._parameters)]
         self.buffers = model.memory[len(self._parameters) :]
         kept = [(n, b) for n, b in buffers if b.dtype == torch.int64]
-        # A buffer that is not saved with the module is a cache, which may be replaced.
-        saved = {name for name, _ in _named_alike(module.state_dict().items())}
-        self._watched = {n for n, _ in self._parameters + self._averaged + kept} & saved
+        self._watched = {n for n, _ in self._parameters + self._averaged + kept} & self._saved
         if optimizer is not None:
             _prepare_state(optimizer)
             kept += _state_of(optimizer)
@@ -136,7 +144,7 @@ class ModuleModel:
         self._places = self._addresses()
         # A peer that begins with further parameters in its optimiser, of a module that does not join, keeps them to
         # itself. Parameters that are made later are likelier a mistake.
-        self._known = {parameter for _, parameter in self._parameters + self._optimized()}
+        self._known = {*module.parameters(), *(parameter for _, parameter in self._optimized())}
         self._gradients: Optional[Stage] = None
         self._late_loss = LateLoss()
         self._zeros: dict[str, torch.Tensor] = {}
@@ -271,7 +279,7 @@ class ModuleModel:
 
     def _buffers(self) -> list[tuple[str, Any]]:
         buffers = _named_alike(self._module.named_buffers())
-        return [(name, buffer) for name, buffer in buffers if buffer.numel() > 0]
+        return [(n, b) for n, b in buffers if b.numel() > 0 and n in self._saved]
 
     def _addresses(self) -> dict[str, int]:
         """Addresses of the tensors that may not move, as they are now."""

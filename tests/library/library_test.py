@@ -71,6 +71,19 @@ class LibraryTest(unittest.TestCase):
         self.assertNotIn("gomp", needed)
         self.assertNotIn("dnnl", needed)
 
+    def test_settings_of_derived_types_and_all_characters_are_valid_toml(self):
+        class Named(float):
+            def __repr__(self):
+                return f"named.float({float(self)})"
+
+        self.assertEqual(grapevine._vine._toml(Named(0.1)), "0.1")
+        self.assertEqual(grapevine._vine._toml("\U0001f347"), '"\U0001f347"')
+
+    def test_an_array_that_is_not_finite_is_refused(self):
+        for values in ([1.0, float("nan")], [float("-inf"), 1.0]):
+            with self.assertRaisesRegex(ValueError, "tensor 'x': it has values that are not finite"):
+                grapevine.join(None, {"x": array.array("f", values)})
+
     def test_python_declares_the_structs_as_c_has_them(self):
         sizes = run(os.environ["GRAPEVINE_C99_PEER"], "--sizes").stdout.split()
         ours = [_library.Tensor, _library.Options, _library.Info]
@@ -372,6 +385,26 @@ class Swarms(FolderTest):
             run_keys = re.sub(r"steps = \d+", f"steps = {steps}", run_keys)
         config = TOGETHER.format(run=run_keys, peers=peers, more=extra, linger_s=linger_s)
         return Peers(self, peers, config, QUADRATIC, str(self.folder / "run.toml"))
+
+
+class InterruptedTest(FolderTest):
+    def test_a_loop_that_ctrl_c_interrupts_in_a_sum_begins_the_step_again(self):
+        config = TOGETHER.format(
+            run='mode = "allreduce"\nsteps = 20', peers=2, more="", linger_s=20.0
+        )
+        swarm = Peers(self, 2, config, str(HERE / "interrupted_peer.py"), str(self.folder / "run.toml"))
+        swarm.start_all()
+        ended = [swarm.end(number) for number in range(2)]
+        for code, _, problem in ended:
+            self.assertEqual(code, 0, problem)
+        self.assertIn("has been summed already", ended[0][2])
+        said = [json.loads(out) for _, out, _ in ended]
+        self.assertEqual(said[0]["interruptions"], 5)
+        self.assertEqual([one["steps"] for one in said], [20, 20])
+        self.assertEqual(said[0]["x"], said[1]["x"])
+        # The mean of both gradients is half of each, so 20 steps leave (1 - 1/4)^20 of the distance.
+        for value in said[0]["x"]:
+            self.assertAlmostEqual(value, 1 - 0.75**20, places=5)
 
 
 class KilledTest(Swarms):

@@ -127,6 +127,19 @@ class OverlapAloneTest(FolderTest):
                 self.optimizer.zero_grad()
             self.assertEqual(vine.steps, 3)
 
+    def test_gradients_that_change_without_a_new_version_are_not_handed_over(self):
+        with self.join() as vine, grapevine.torch.attached(vine, self.optimizer):
+            for _ in range(3):
+                self.backward(self.model)
+                self.assertEqual(vine._handed_over, set())
+                for parameter in self.model.parameters():
+                    version = parameter.grad._version
+                    parameter.grad.data.mul_(0.5)
+                    self.assertEqual(parameter.grad._version, version)
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            self.assertEqual(vine.steps, 3)
+
     def test_a_gradient_that_changes_after_it_was_handed_over_is_refused(self):
         changes = (
             lambda: torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1e-3),

@@ -15,10 +15,28 @@ from torch_test import Swarms, TorchAlone
 
 import grapevine
 import grapevine.torch
+from grapevine._optimizer import StepWatch
 
 STEPS = 16
 # Steps whose gradient overflows. A scaler often meets one at the first step.
 OVERFLOWS = (0, 5, 6)
+
+
+class StepWatchTest(unittest.TestCase):
+    def test_a_step_that_all_make_needs_the_gradient_until_it_is_made(self):
+        model = make_model("mlp")
+        optimizer = make_optimizer("momentum", model)
+        watch = StepWatch(optimizer, lambda: 1.0)
+        for has_overflowed in (True, False):
+            for parameter in model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+            watch.expect(has_overflowed)
+            optimizer.zero_grad()
+            if has_overflowed:
+                with self.assertRaisesRegex(RuntimeError, "call optimizer.zero_grad.. after vine.step"):
+                    watch.step()
+            else:
+                watch.step()
 
 
 class ScalerAloneTest(TorchAlone):

@@ -117,6 +117,28 @@ class TorchAlone(FolderTest):
 
 
 class TorchAloneTest(TorchAlone):
+    def test_a_mask_of_infinities_is_left_alone_and_a_saved_one_is_refused(self):
+        for is_saved in (False, True):
+            for mode in ("allreduce", "gossip"):
+                model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 0))
+                mask = torch.full((3, 3), float("-inf")).triu(1)
+                model.register_buffer("mask", mask.clone(), persistent=is_saved)
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+                self.setUp()
+                if is_saved:
+                    with self.assertRaisesRegex(ValueError, "buffer 'mask': it is not finite"):
+                        self.join(model, optimizer, run__mode=mode, run__steps=1000)
+                    continue
+                with self.join(model, optimizer, run__mode=mode, run__steps=1000) as vine:
+                    for _ in range(70):
+                        optimizer.zero_grad()
+                        loss = (model[0](torch.ones(1, 2)) ** 2).sum()
+                        loss.backward()
+                        self.assertFalse(vine.reduce(loss=loss).again)
+                        optimizer.step()
+                        self.assertTrue(vine.step(loss))
+                self.assertTrue(torch.equal(model.mask, mask))
+
     def test_a_loader_with_workers_goes_on_exactly_after_a_restart(self):
         data = torch.arange(40)
         seen = []
