@@ -11,10 +11,13 @@
 namespace gv {
 
 std::size_t evaluation_batch(const DataSet& data) {
-  // This many predictions keep a processor busy. More would only take more memory for the
-  // activations.
+  // This many predictions, or numbers in the inputs, keep a processor busy. More would only take
+  // more memory for the activations.
   constexpr std::size_t predictions = 2048;
-  return std::clamp<std::size_t>(predictions / data.predictions, 1, 256);
+  constexpr std::size_t inputs = std::size_t{1} << 20;
+  const std::size_t features = std::max<std::size_t>(1, data.features());
+  return std::clamp<std::size_t>(std::min(predictions / data.predictions, inputs / features), 1,
+                                 256);
 }
 
 Batch read_batch(const DataSet& data, std::size_t begin, std::size_t count,

@@ -48,7 +48,7 @@ Passes passes_of(Network<float>& network, const Given& given) {
   return all;
 }
 
-/// The passes of a plan through each implementation of networks.
+/// The passes of the plan's network in each implementation of networks.
 std::vector<Passes> all_passes(const ModelPlan& plan, const Given& given) {
   std::vector<Passes> all{passes_of(*make_plain_network<float>(plan, given.batch), given)};
   if (const auto fast = make_onednn_network(plan, given.batch)) {

@@ -458,6 +458,23 @@ TEST_CASE("the newest three checkpoints are kept and leftovers removed", "[unit]
   CHECK(load_newest_checkpoint(folder.path(), small_layout()).checkpoint->optimizer.step == 1000);
 }
 
+TEST_CASE("a model that is not finite takes the place of no checkpoint", "[unit]") {
+  const Folder folder;
+  Layout layout;
+  layout.add("w", {2});
+  const std::vector<float> sound = {1, 2};
+  REQUIRE(save_checkpoint(folder.path(), layout, sound, {.step = 1}, {}, 1).empty());
+  const std::vector<float> diverged = {1, std::numeric_limits<float>::quiet_NaN()};
+  CHECK_THAT(save_checkpoint(folder.path(), layout, diverged, {.step = 2}, {}, 1),
+             Catch::Contains("the model is not finite, so earlier checkpoints are kept"));
+  const OptimizerState state{.vectors = {{"momentum", {0, std::numeric_limits<float>::infinity()}}},
+                             .step = 3};
+  CHECK_FALSE(save_checkpoint(folder.path(), layout, sound, state, {}, 1).empty());
+  const auto loaded = load_newest_checkpoint(folder.path(), layout);
+  REQUIRE(loaded.checkpoint);
+  CHECK(loaded.checkpoint->optimizer.step == 1);
+}
+
 TEST_CASE("checkpoints are ordered by the number of their step however many digits it has",
           "[unit]") {
   const Folder folder;

@@ -402,6 +402,17 @@ TEST_CASE("a batch norm stays a norm whatever other members say of their rows") 
   CHECK(statistics_after(sum) == honest);
 }
 
+TEST_CASE("the statistics of a norm are right for millions of values") {
+  const LayerPlan plan = plan_of({.kind = LayerKind::batch_norm}, {1, 4096, 4096});
+  std::vector<float> in(std::size_t{4096} * 4096);
+  for (std::size_t i = 0; i < in.size(); ++i) in[i] = i % 2 == 0 ? 0.1F : 0.3F;
+  StripNorm<float> norm(plan, {{0, 4096}}, 0);
+  std::vector<float> sum(norm.floats(1));
+  norm.give(in.data(), sum.data(), 1);
+  CHECK(sum[0] == Approx(0.2).epsilon(1e-5));
+  CHECK(sum[1] == Approx(0.01 * static_cast<double>(in.size())).epsilon(1e-5));
+}
+
 TEST_CASE("a norm stays a norm whatever other members say of their rows") {
   const LayerPlan plan = plan_of({.kind = LayerKind::group_norm, .groups = 1}, {1, 6, 4});
   const std::vector<float> parameters{1, 0};

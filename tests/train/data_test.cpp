@@ -383,7 +383,7 @@ TEST_CASE("the position after many batches of a size is where they lead one by o
   for (const std::size_t size : {1u, 5u, 12u, 22u, 23u, 24u, 60u}) {
     std::uint64_t position = 0;
     for (std::uint64_t count = 0; count < 60; ++count) {
-      // A batch gets the same position from the end of an epoch as from the start of the next one.
+      // Positions at the end of an epoch and at the start of the next have the same successor.
       CHECK(sampler.after(position, size) ==
             sampler.after(sampler.after_batches(count, size), size));
       position = sampler.after(position, size);

@@ -75,4 +75,16 @@ TEST_CASE("the merit of data with labels is the accuracy", "[unit]") {
   CHECK(merit.value == 0.75);
 }
 
+TEST_CASE("large samples are evaluated a few at a time", "[unit]") {
+  const auto batch = [](std::size_t channels, std::size_t side) {
+    DataSet data;
+    data.shape = {channels, side, side};
+    return evaluation_batch(data);
+  };
+  CHECK(batch(1, 28) == 256);
+  CHECK(batch(3, 32) == 256);
+  CHECK(batch(1, 512) == 4);
+  CHECK(batch(3, 4096) == 1);
+}
+
 }  // namespace gv

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "base/magnitude.hpp"
 #include "train/checkpoint/safetensors.hpp"
 
 namespace gv {
@@ -136,6 +137,11 @@ std::vector<std::filesystem::path> parameter_files(const std::filesystem::path& 
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep) {
+  const auto is_sound = [](const auto& named) { return is_finite(named.second); };
+  if (!is_finite(parameters) || !std::ranges::all_of(optimizer.vectors, is_sound)) {
+    // No peer could resume from it, and it would take the place of an earlier one.
+    return folder.string() + ": the model is not finite, so earlier checkpoints are kept";
+  }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return folder.string() + ": cannot be created: " + error.message();

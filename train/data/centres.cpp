@@ -50,7 +50,9 @@ LoadedCentres read_centres(const std::filesystem::path& file) {
   for (std::size_t i = 0; i < result.centres.values.size(); ++i) {
     float& value = result.centres.values[i];
     value /= counts->values[i / result.centres.features];
-    if (counts->values[i / result.centres.features] > 0 && std::isfinite(value)) continue;
+    const bool is_normal =
+        counts->values[i / result.centres.features] >= std::numeric_limits<float>::min();
+    if (is_normal && std::isfinite(value)) continue;
     result.problem = "centre " + std::to_string(i / result.centres.features) + " has no samples";
     return result;
   }

@@ -1,5 +1,6 @@
 // k-means: a layer whose output is the centre nearest to its input.
 #include <Eigen/Core>
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -64,11 +65,24 @@ class Clusters final : public Layer<T> {
       d_sums.row(nearest_[n]) -= share * x.row(static_cast<Eigen::Index>(n));
       d_counts[nearest_[n]] -= share;
     }
+    keep_unused(parameters, d_sums, d_counts);
   }
 
  private:
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
+
+  /// The sums and the count of a centre without samples decay together, so the centre stays. Before
+  /// they lose digits, which would move it, they stop decaying.
+  void keep_unused(const T* parameters, Eigen::Map<Matrix>& d_sums, Eigen::Map<Vector>& d_counts) {
+    constexpr T smallest = T(1e-20);
+    for (Eigen::Index j = 0; j < count_; ++j) {
+      const bool is_used = std::ranges::find(nearest_, j) != nearest_.end();
+      if (is_used || parameters[plan_.bias + static_cast<std::size_t>(j)] >= smallest) continue;
+      d_sums.row(j).setZero();
+      d_counts[j] = 0;
+    }
+  }
 
   LayerPlan plan_;
   Eigen::Index count_;

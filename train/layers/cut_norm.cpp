@@ -33,18 +33,19 @@ void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) {
   const std::size_t own = values(batch, strips_[own_].size());
   if (own == 0) return;
   each_channel(batch, [&](std::size_t cell, std::size_t, std::size_t begin) {
-    T sum = kept_[2 * cell];
+    // A float could not hold the sum of a large image's pixels.
+    double sum = kept_[2 * cell];
     for (std::size_t i = begin; i < begin + plane(); ++i) sum += in[i];
-    kept_[2 * cell] = sum;
+    kept_[2 * cell] = static_cast<T>(sum);
   });
   for (std::size_t cell = 0; cell < cells(batch); ++cell) kept_[2 * cell] /= static_cast<T>(own);
   each_channel(batch, [&](std::size_t cell, std::size_t, std::size_t begin) {
     const T mean = kept_[2 * cell];
-    T squares = kept_[2 * cell + 1];
+    double squares = kept_[2 * cell + 1];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
       squares += (in[i] - mean) * (in[i] - mean);
     }
-    kept_[2 * cell + 1] = squares;
+    kept_[2 * cell + 1] = static_cast<T>(squares);
   });
   std::ranges::copy(kept_, summand + own_ * kept_.size());
 }
@@ -112,15 +113,15 @@ void StripNorm<T>::give_back(const T* parameters, const T* in, const T* d_out, T
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     const T mean = means_[cell];
     const T scale = scales_[cell];
-    T sum = summand[2 * cell];
-    T products = summand[2 * cell + 1];
+    double sum = summand[2 * cell];
+    double products = summand[2 * cell + 1];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
       const T d_normal = gain[channel] * d_out[i];
       sum += d_normal;
       products += d_normal * ((in[i] - mean) * scale);
     }
-    summand[2 * cell] = sum;
-    summand[2 * cell + 1] = products;
+    summand[2 * cell] = static_cast<T>(sum);
+    summand[2 * cell + 1] = static_cast<T>(products);
   });
 }
 
@@ -152,14 +153,14 @@ void StripNorm<T>::write_gradient(const T* parameters, const T* in, const T* d_o
   each_channel(batch, [&](std::size_t cell, std::size_t channel, std::size_t begin) {
     const T mean = means_[cell];
     const T scale = scales_[cell];
-    T products = d_gain[channel];
-    T sum = d_bias[channel];
+    double products = d_gain[channel];
+    double sum = d_bias[channel];
     for (std::size_t i = begin; i < begin + plane(); ++i) {
       products += d_out[i] * ((in[i] - mean) * scale);
       sum += d_out[i];
     }
-    d_gain[channel] = products;
-    d_bias[channel] = sum;
+    d_gain[channel] = static_cast<T>(products);
+    d_bias[channel] = static_cast<T>(sum);
   });
   if (!is_of_batch_) return;
   // The batch's mean and mean square are averages over the strips, weighted by their rows.

@@ -74,11 +74,12 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
   }
 }
 
-/// A stage whose shareable layers are cut into slices: slice j of S has the grains from j G / S to
-/// (j + 1) G / S, both rounded up, of each unit with G grains. So the first slice always has a
-/// grain. The rows of images are divided in the same way, but all carriers have the weights of
-/// layers that are shared by rows. Everything outside slices is common to all carriers. The
-/// parameters of a part keep the order of the stage's vector.
+/// A stage whose shareable layers are cut into S slices. If a unit has G grains (the smallest
+/// pieces that can be shared), slice j gets its grains from ceil(j G / S) to ceil((j + 1) G / S).
+/// So the first slice always has a grain. The rows of images are divided in the same way, but each
+/// peer that carries a slice has all weights of a layer that is shared by rows. Everything outside
+/// slices is common to all of these peers. The parameters of a part keep the order of the stage's
+/// vector.
 class SlicedStage {
  public:
   /// A stage without a layer to share has no slices, and all of it is common.
