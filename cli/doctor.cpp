@@ -10,6 +10,7 @@
 #include "cli/doctor/diagnosis.hpp"
 #include "net/identity.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/host/peer_arguments.hpp"
 
 namespace gv {
 namespace {
@@ -17,8 +18,7 @@ namespace {
 /// Problems that the options have regardless of the machine.
 Problems option_problems(const DoctorOptions& options) {
   Problems problems;
-  const bool has_port = options.listen.rfind(':') != std::string::npos;
-  if (!options.listen.empty() && !has_port) {
+  if (!options.listen.empty() && !is_listen_address(options.listen)) {
     problems.push_back({"--listen", fmt::format("'{}' is not HOST:PORT", options.listen),
                         "write for example 192.0.2.1:7000"});
   }
@@ -34,7 +34,9 @@ Problems option_problems(const DoctorOptions& options) {
   return problems;
 }
 
-int run_doctor(const DoctorOptions& options, bool as_json) {
+int run_doctor(DoctorOptions options, bool as_json) {
+  // As `grapevine create` takes it.
+  if (options.listen.starts_with(':')) options.listen = "0.0.0.0" + options.listen;
   Problems problems = option_problems(options);
   Patient patient = admit(options, problems);
   if (!problems.empty()) return fail(problems);

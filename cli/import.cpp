@@ -101,6 +101,20 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
     if (!std::filesystem::exists(std::filesystem::path(folder) / "checkpoints")) continue;
     problems.push_back({folder, "it has checkpoints already", "name a folder that is new"});
   }
+  if (!problems.empty()) return problems;
+  // All folders are made before anything is written, so that a mended command can be repeated.
+  std::set<std::filesystem::path> made;
+  for (const std::string& folder : options.start) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    const std::filesystem::path place =
+        error ? std::filesystem::path() : std::filesystem::canonical(folder, error);
+    if (error) {
+      problems.push_back({folder, error.message(), "name a folder that can be written to"});
+    } else if (!made.insert(place).second) {
+      problems.push_back({folder, "it is named twice", "name a folder for each peer"});
+    }
+  }
   return problems;
 }
 

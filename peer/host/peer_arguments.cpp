@@ -40,15 +40,6 @@ std::optional<Shard> parse_shard(const std::string& text) {
   return shard;
 }
 
-/// True for "HOST:PORT" with a port from 0 to 65535. Port 0 means any free port.
-bool is_listen_address(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos) return false;
-  // Replaces "any host" and "any port" by values that is_address() accepts.
-  const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
-  return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
-}
-
 /// Makes the given kind of lane override the config's.
 Problems choose_lane(const std::string& given, NetworkConfig& network) {
   if (given.empty()) return {};
@@ -123,6 +114,14 @@ Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
 }
 
 }  // namespace
+
+bool is_listen_address(const std::string& text) {
+  const auto colon = text.rfind(':');
+  if (colon == std::string::npos) return false;
+  // Replaces "any host" and "any port" by values that is_address() accepts.
+  const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
+  return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
+}
 
 Problems address_problems(const std::string& listen, const std::string& advertise,
                           const std::vector<std::string>& join) {

@@ -36,6 +36,9 @@ std::vector<std::string> command_line(const PeerArguments& arguments);
 /// Returns the error for a name that is not a kind of lane.
 Problem no_lane(const std::string& name);
 
+/// True for "HOST:PORT" with a port from 0 to 65535. Port 0 means any free port.
+bool is_listen_address(const std::string& text);
+
 /// Lists the problems of the given addresses. Addresses are never guessed.
 Problems address_problems(const std::string& listen, const std::string& advertise,
                           const std::vector<std::string>& join);

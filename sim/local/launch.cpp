@@ -15,6 +15,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -24,6 +25,7 @@
 #include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/folder_lock.hpp"
 #include "peer/host/given_peer.hpp"
 #include "peer/host/host.hpp"
 #include "peer/host/peer_json.hpp"
@@ -56,10 +58,9 @@ Problems problems_at_start(const RunFiles& files) {
   return files.places.placed(std::move(problems));
 }
 
-/// Longest wait for the first peer to start. The other peers need its address.
-constexpr auto start_deadline = std::chrono::seconds(60);
-/// Longest wait for a user's program, which may load libraries and data before its peer starts.
-constexpr auto program_start_deadline = std::chrono::minutes(10);
+/// The launcher says once per period that the first peer, whose address the others need, has not
+/// started. It may read large data before it does.
+constexpr auto waiting_line_period = std::chrono::seconds(30);
 constexpr auto redraw_period = std::chrono::seconds(1);
 /// The scenario's clock starts once all peers train. The launcher checks once per period whether
 /// they do.
@@ -89,7 +90,7 @@ class Launch {
   int run();
 
  private:
-  void prepare();
+  Problems prepare();
   PeerArguments arguments_for(std::size_t number, bool resume) const;
   void start_peer(std::size_t number, bool resume);
   void wait_for_address(LaunchedPeer& peer);
@@ -109,6 +110,7 @@ class Launch {
   std::string config_path_;
   std::string config_text_;
   std::filesystem::path folder_;
+  std::optional<FolderLock> lock_;
   asio::io_context io_;
   asio::steady_timer timer_{io_};
   asio::signal_set signals_{io_, SIGINT, SIGTERM, SIGPIPE};
@@ -133,9 +135,24 @@ Launch::Launch(const LaunchOptions& options, Config config, std::optional<Scenar
       config_path_(options.config),
       config_text_(read_config_text(config_path_)) {}
 
-void Launch::prepare() {
+/// Makes the run's folder ready. Returns a problem, and changes nothing, if another launcher uses
+/// it.
+Problems Launch::prepare() {
   folder_ = options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
   std::filesystem::create_directories(folder_);
+  lock_.emplace(folder_);
+  if (lock_->is_taken()) {
+    return {{folder_.string(),
+             fmt::format("another launcher runs peers in this folder (pid {})", lock_->holder()),
+             "name another folder with --folder, or end that run first"}};
+  }
+  // The results of an earlier run must not be taken for those of this one.
+  for (const char* result : {"mean.safetensors", "models.svg", "summary.json"}) {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(folder_ / result, ignored)) {
+      std::filesystem::remove(folder_ / result, ignored);
+    }
+  }
   if (config_path_.empty()) {
     config_path_ = (folder_ / "config.toml").string();
     std::ofstream(config_path_) << config_text_;
@@ -146,11 +163,12 @@ void Launch::prepare() {
     peers_.emplace_back(io_, group_.id(), name, folder_ / name,
                         scenario_ ? scenario_->speed_of(number) : 1.0);
   }
-  if (!scenario_) return;
+  if (!scenario_) return {};
   faults_.emplace(io_, *scenario_, config_.run.seed, peers_,
                   RealScenario::Calls{
                       .start = [this](std::size_t peer, bool resume) { start_peer(peer, resume); },
                       .tell = [this](const std::string& line) { table_.tell(line); }});
+  return {};
 }
 
 PeerArguments Launch::arguments_for(std::size_t number, bool resume) const {
@@ -191,11 +209,11 @@ void Launch::start_peer(std::size_t number, bool resume) {
   peers_[number].start(words);
 }
 
+/// Waits until the first peer has an address, or until an interrupt.
 void Launch::wait_for_address(LaunchedPeer& peer) {
-  // Wait until the deadline, or until the peer ends.
-  const auto give_up =
-      Clock::now() + (options_.command.empty() ? start_deadline : program_start_deadline);
-  while (Clock::now() < give_up && peer.state() == State::running) {
+  const std::filesystem::path log = peer.folder() / "output.log";
+  auto next_line = Clock::now() + waiting_line_period;
+  while (peer.state() == State::running) {
     if (const auto document = ask_peer(peer.folder())) {
       const nlohmann::json json = parse_peer_json<nlohmann::json>(*document);
       if (json.is_object() && json.contains("self")) {
@@ -203,13 +221,15 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
         return;
       }
     }
-    // A signal may end the pause early. The event loop handles the signal later, when the loop
-    // runs.
-    asio::error_code ignored;
-    asio::steady_timer pause(io_, std::chrono::milliseconds(20));
-    pause.wait(ignored);
+    if (interrupts_ > 0) return;
+    if (Clock::now() >= next_line) {
+      next_line += waiting_line_period;
+      table_.tell(fmt::format("{} has not started its peer yet; its output is in {}", peer.name(),
+                              log.string()));
+    }
+    io_.run_for(std::chrono::milliseconds(20));
   }
-  const std::filesystem::path log = peer.folder() / "output.log";
+  if (interrupts_ > 0) return;
   throw std::runtime_error(fmt::format("{} did not start; the last line of {}: {}", peer.name(),
                                        log.string(), last_line_of(log)));
 }
@@ -353,7 +373,7 @@ void Launch::tell_failures(const std::vector<PeerOutcome>& outcomes) const {
 }
 
 int Launch::run() {
-  prepare();
+  if (const Problems problems = prepare(); !problems.empty()) return fail(problems);
   const bool was_run = std::ranges::any_of(
       peers_, [](const LaunchedPeer& peer) { return has_checkpoints(peer.folder()); });
   if (options_.resume && !was_run) {
@@ -362,12 +382,12 @@ int Launch::run() {
   say(stdout,
       fmt::format("{} peers train {}; everything they write is below {}\n", options_.peers,
                   mode_names()[static_cast<std::size_t>(config_.run.mode)].way, folder_.string()));
-  for (std::size_t number = 0; number < options_.peers; ++number) {
+  await_interrupts();
+  for (std::size_t number = 0; number < options_.peers && interrupts_ == 0; ++number) {
     if (faults_ && faults_->injector().joins_late(number)) continue;
     start_peer(number, options_.resume);
     if (first_address_.empty()) wait_for_address(peers_[number]);
   }
-  await_interrupts();
   tick();
   io_.run();
   // The loop no longer handles signals, so let SIGINT and SIGTERM end the evaluation by default.

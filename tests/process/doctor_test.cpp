@@ -263,4 +263,14 @@ TEST_CASE("doctor tries a ticket without using it up and reads a certified run f
   CHECK(health_of(alone, "control port") == "error");
 }
 
+TEST_CASE("doctor takes the addresses to listen on that other commands take", "[process]") {
+  std::string output;
+  for (const char* bad : {"127.0.0.1:99999", "127.0.0.1:", "127.0.0.1"}) {
+    CHECK(run_grapevine({"doctor", "--listen", bad}, output).exit_code == 2);
+    CHECK_THAT(output, Catch::Contains("is not HOST:PORT"));
+  }
+  output.clear();
+  CHECK(run_grapevine({"doctor", "--listen", ":0"}, output).exit_code == 0);
+}
+
 }  // namespace gv

@@ -39,6 +39,11 @@ class LaunchedConfig {
   TemporaryFolder folder_;
 };
 
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 const std::string krum =
     "mode = \"mixing\"\nsteps = 20\n[mixing]\nguard = \"krum\"\ntopology = \"complete\"\n";
 
@@ -172,6 +177,72 @@ TEST_CASE("a launch can be ended while it evaluates", "[process]") {
       60s));
   CHECK(launcher.ending()->signal == SIGTERM);
   CHECK_FALSE(std::filesystem::exists(config.run() / "summary.json"));
+}
+
+TEST_CASE("factors of a layer are sent only while the growing batch makes them the smaller form",
+          "[process]") {
+  LaunchedConfig config(
+      "[run]\nmode = \"allreduce\"\nepochs = 4\nwait_for_peers = 2\n[data.generated]\n"
+      "samples = 4096\ntest_samples = 512\n[model]\nkind = \"mlp\"\nhidden = [256, 128]\n[train]\n"
+      "batch = 4\nschedule = \"growing_batch\"\nstep_at = [100]\nbatch_factor = 16\n"
+      "batch_growths = 1\n[allreduce]\nsufficient_factors = true\n");
+  // With 64 samples no layer's factors fit into the place of its weights.
+  CHECK(config.launch(2) == 0);
+  INFO(config.output);
+  const auto summary = nlohmann::json::parse(read_text(config.run() / "summary.json"));
+  CHECK(summary["mean_accuracy"] > 0.8);
+}
+
+TEST_CASE("a launch can be ended while a program of the user's has not joined", "[process]") {
+  using namespace std::chrono_literals;
+  LaunchedConfig config("[run]\nsteps = 20\n");
+  const auto output = config.run().parent_path() / "output";
+  ChildProcess launcher({grapevine_binary(), "launch", "-n", "2", config.config(), "--folder",
+                         config.run().string(), "--", "/bin/sleep", "300"},
+                        output);
+  REQUIRE(eventually(
+      [&] { return std::filesystem::exists(config.run() / "peer-0" / "output.log"); }, 60s));
+  launcher.signal(SIGINT);
+  CHECK(eventually([&] { return launcher.ending().has_value(); }, 20s));
+  CHECK_THAT(read_text(output), Catch::Contains("the programs are interrupted"));
+  CHECK_FALSE(std::filesystem::exists(config.run() / "peer-1" / "output.log"));
+}
+
+TEST_CASE("a folder in which a launcher works is refused to another and stays as it is",
+          "[process]") {
+  using namespace std::chrono_literals;
+  LaunchedConfig config("[run]\nbudget = \"peer\"\nsteps = 100000000\n");
+  ChildProcess launcher(
+      {grapevine_binary(), "launch", "-n", "3", config.config(), "--folder", config.run().string()},
+      config.run().parent_path() / "output");
+  const auto list = config.run() / "authorized_peers";
+  REQUIRE(eventually(
+      [&] { return std::filesystem::exists(config.run() / "peer-2" / "output.log"); }, 60s));
+  const std::string before = read_text(list);
+  CHECK(config.launch(2) == 2);
+  CHECK_THAT(config.output, Catch::Contains("another launcher runs peers in this folder (pid " +
+                                            std::to_string(launcher.pid()) + ")"));
+  CHECK(read_text(list) == before);
+  launcher.signal(SIGTERM);
+  CHECK(eventually([&] { return launcher.ending().has_value(); }, 60s));
+}
+
+TEST_CASE("a run that was stopped before its end shows no result of the run before", "[process]") {
+  using namespace std::chrono_literals;
+  LaunchedConfig config("[run]\nsteps = 20\n");
+  REQUIRE(config.launch(2) == 0);
+  REQUIRE(std::filesystem::exists(config.run() / "mean.safetensors"));
+  const auto final_model = config.run() / "peer-0" / "final.safetensors";
+  REQUIRE(std::filesystem::exists(final_model));
+  std::ofstream(config.config()) << "[run]\nsteps = 100000000\n[checkpoint]\nevery_steps = 200\n";
+  ChildProcess launcher({grapevine_binary(), "launch", "-n", "2", config.config(), "--folder",
+                         config.run().string(), "--resume"},
+                        config.run().parent_path() / "output");
+  CHECK(eventually([&] { return !std::filesystem::exists(final_model); }, 60s));
+  CHECK_FALSE(std::filesystem::exists(config.run() / "mean.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(config.run() / "summary.json"));
+  launcher.signal(SIGKILL);
+  CHECK(eventually([&] { return launcher.ending().has_value(); }, 60s));
 }
 
 TEST_CASE("a launch says what is wrong with its folder", "[process]") {
