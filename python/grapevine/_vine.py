@@ -267,6 +267,8 @@ class Vine(Peer):
         self._parts.append(given)
         if self._mean is None:
             result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
+            if result == c.WRONG_ARGUMENT:
+                self._parts.remove(given)
             self._is_over = self._is_over or c.checked(result) == c.OVER
         self._handed_over.update(one.name for one in memory)
 
