@@ -84,6 +84,7 @@ every_steps = 0
     return {std::istreambuf_iterator<char>(in), {}};
   }
   bool is_running(std::size_t process) { return !processes_[process]->ending().has_value(); }
+  void signal(std::size_t process, int number) { processes_[process]->signal(number); }
 
   /// Waits for a process to end by itself. Returns its exit code, or -1 if it does not end in time.
   int exit_code(std::size_t process) {
@@ -131,6 +132,28 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+TEST_CASE("a rank that was killed and started again is found by one that it cannot dial",
+          "[process]") {
+  CohortRun run("gossip", 1);
+  const auto start = [&](std::size_t rank, const std::vector<std::string>& more) {
+    std::vector<std::string> options = {"peer",       run.config(), "--cohort",
+                                        run.secret(), "--listen",   "127.0.0.1:0"};
+    options.insert(options.end(), more.begin(), more.end());
+    return run.start(CohortRun::variables(rank, 2), options);
+  };
+  // Nothing listens at port 9, so rank 1 depends on being dialled.
+  start(0, {"--advertise", "127.0.0.1:9"});
+  const std::size_t first = start(1, {});
+  const auto both_know = [&] {
+    return CohortRun::alive(run.folder(0)) == 2 && CohortRun::alive(run.folder(1)) == 2;
+  };
+  REQUIRE(eventually(both_know, 30s));
+  run.signal(first, SIGKILL);
+  REQUIRE(eventually([&] { return !run.is_running(first); }, 30s));
+  start(1, {});
+  CHECK(eventually(both_know, 60s));
+}
 
 TEST_CASE("peers of a cohort find each other and one with another secret gets nothing in",
           "[process]") {
