@@ -138,8 +138,9 @@ void SwarmWork::hear(Time now, const Membership& members) {
   const std::uint64_t before = base_;
   take_total(now);
   if (base_ == before) return;
-  // The new total includes counts that we have not heard yet, or have not believed.
-  for (Other& other : others_) other.is_in_total |= !other.lives;
+  // The new total includes counts that we have not heard yet, or have not believed. A suspected
+  // peer may have trained on much since its last report.
+  for (Other& other : others_) other.is_in_total |= !other.trains;
   note_told(members);
 }
 

@@ -167,7 +167,7 @@ class SwarmWork {
     RecentPace pace;
     bool trains = false;
     bool lives = false;
-    bool is_in_total = false;  ///< True if the peer was away when we took over a total, which may
+    bool is_in_total = false;  ///< True if the peer was silent when we took over a total, which may
                                ///< already include the next growth of the peer's count.
   };
 
