@@ -333,7 +333,8 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     // A peer that did not answer is sent the decision too, so that it learns that it is left out.
     const auto answer = answers_.find(peer);
     if (answer == answers_.end() || answer->second.leaves) blamed_.insert(peer);
-    if (answer == answers_.end()) out.tell(PeerSilent{peer, seconds(now - proposed_at_)});
+    if (answer == answers_.end())
+      out.tell(PeerSilent{.peer = peer, .seconds = seconds(now - proposed_at_)});
     if (start) out.send(peer, *decided_);
   }
   if (!start) {

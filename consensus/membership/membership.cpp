@@ -260,8 +260,8 @@ void Membership::tick(Time now, Effects& out) {
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
   if (state.probe) state.continue_probe(now, out);
-  // A death makes the view smaller, and with it the deadlines of other suspicions. So repeat until
-  // no further peer is declared dead.
+  // A death makes the view smaller, which brings the deadlines of other suspicions forward. So
+  // repeat until no further peer is declared dead.
   for (std::size_t before = 0; before != state.view.size();) {
     before = state.view.size();
     for (const PeerId peer : std::vector(state.unwell.begin(), state.unwell.end())) {

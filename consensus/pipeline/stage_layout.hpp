@@ -20,8 +20,9 @@ namespace gv {
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
 inline constexpr std::size_t planned_micro_batches_max = 64;
-/// The largest number of assignments in a message, and of slices and stages that layouts of a
-/// search assign. A message joins consecutive slices, so it has room for more of them.
+/// The largest number of assignments in a message, and in a layout that the search considers. The
+/// search counts each pair of a slice and a stage. A message joins consecutive slices, so every
+/// layout that is found fits into one.
 inline constexpr std::size_t assignments_max = 1024;
 
 /// The costs of a step, without the speeds and links of the peers.

@@ -97,6 +97,7 @@ def _gradients(vine: Vine, bucket: Any) -> dict[str, torch.Tensor]:
 
 
 def _size(gradient: torch.Tensor) -> float:
+    """The sum of the gradient's absolute values."""
     return float(gradient.detach().abs().sum())
 
 

@@ -117,6 +117,7 @@ class Vine(Peer):
         self._is_fresh = False
         # A sum that was interrupted has replaced the model, which the next call has to say.
         self._was_replaced = False
+        # The warning about a repeated mean has been given.
         self._has_repeated = False
         self._steps_to_check = 1
         self._sampler: Optional[Sampler] = None

@@ -214,7 +214,7 @@ void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
 LedgerTotals ledger_totals(const Result& result) {
   LedgerTotals totals{.is_complete = !result.has_faults};
   std::uint64_t all = 0;
-  std::uint64_t counted = 0;  ///< Includes what peers have trained before they were resumed.
+  std::uint64_t counted = 0;  // Includes what peers have trained before they were resumed.
   for (const FinishedPeer& peer : result.peers) {
     if (!peer.result.contains("ledger")) {
       totals.is_complete = false;
@@ -228,8 +228,7 @@ LedgerTotals ledger_totals(const Result& result) {
     counted = std::max(counted, number(peer.result, "work", "counted"));
     add_losses(peer, totals);
   }
-  all = std::max(all, counted);
-  totals.again = all - std::min(all, totals.trained);
+  totals.again = std::max({all, counted, totals.trained}) - totals.trained;
   return totals;
 }
 

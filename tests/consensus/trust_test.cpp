@@ -375,7 +375,7 @@ TEST_CASE("a peer that wakes up to the loss of its place waits for another certi
   CHECK(woken.must_leave(swarm.now + patience_of_the_uncertified));
 }
 
-TEST_CASE("the end of a void revocation removes nobody") {
+TEST_CASE("the end of a void revocation removes no peer") {
   TrustHolder holder(1, true);
   Effects out;
   holder.trust->certify({}, holder.key, "peer-1", true, View({holder.id}), out);

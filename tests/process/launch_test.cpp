@@ -4,7 +4,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -38,11 +37,6 @@ class LaunchedConfig {
  private:
   TemporaryFolder folder_;
 };
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 const std::string krum =
     "mode = \"mixing\"\nsteps = 20\n[mixing]\nguard = \"krum\"\ntopology = \"complete\"\n";
@@ -93,8 +87,7 @@ TEST_CASE("a regression shows its loss and R2 and nowhere an accuracy", "[proces
   REQUIRE(ended == 0);
   // The targets have a variance of 3^2 + 1^2 + 0.1^2, of which a good model leaves 0.01.
   const auto shown = [&](const std::filesystem::path& file) {
-    std::ifstream in(regression.run() / file);
-    return std::string(std::istreambuf_iterator<char>(in), {});
+    return read_text(regression.run() / file);
   };
   const auto summary = nlohmann::json::parse(shown("summary.json"));
   CHECK(summary.value("mean_r2", 0.0) > 0.99);
@@ -153,8 +146,7 @@ TEST_CASE("a launch draws how the models have moved", "[process]") {
   REQUIRE(run.launch(2) == 0);
   const std::filesystem::path picture = run.run() / "models.svg";
   CHECK_THAT(run.output, Catch::Contains("picture      " + picture.string()));
-  std::ifstream in(picture);
-  CHECK(std::string(std::istreambuf_iterator<char>(in), {}).starts_with("<svg"));
+  CHECK(read_text(picture).starts_with("<svg"));
 }
 
 TEST_CASE("a launch can be ended while it evaluates", "[process]") {

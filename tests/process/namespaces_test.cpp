@@ -201,17 +201,22 @@ std::string relay_between(Swarm& swarm, std::size_t number, std::size_t other) {
   return {};
 }
 
+/// The endless config for peers that train in lockstep by all-reduce.
+std::string lockstep_config() {
+  std::string config = endless_config();
+  config.insert(config.find("steps"), "mode = \"allreduce\"\n");
+  const std::size_t gossip = config.find("[gossip]");
+  config.erase(gossip, config.find("[checkpoint]") - gossip);
+  return config;
+}
+
 TEST_CASE("two hosts that only dial out train in lockstep through a third", "[process][netns]") {
   const Hosts hosts(3);
   if (!hosts.usable()) {
     WARN("network namespaces need root and iproute2; skipped");
     return;
   }
-  std::string config = endless_config();
-  config.insert(config.find("steps"), "mode = \"allreduce\"\n");
-  const std::size_t gossip = config.find("[gossip]");
-  config.erase(gossip, config.find("[checkpoint]") - gossip);
-  Swarm swarm(3, config);
+  Swarm swarm(3, lockstep_config());
   swarm.start(0, hosts.on(1, true, {"--wait-for", "3"}));
   swarm.start(1, hosts.on(2, false, {"--wait-for", "3"}));
   swarm.start(2, hosts.on(3, false, {"--wait-for", "3"}));
@@ -223,18 +228,14 @@ TEST_CASE("two hosts that only dial out train in lockstep through a third", "[pr
   CHECK(swarm.status(0)["relayed"].value("bytes", 0ULL) > 0);
 }
 
-TEST_CASE("peers in lockstep replace lanes that a router has forgotten and lose nobody",
+TEST_CASE("peers in lockstep replace lanes that a router has forgotten and lose no peer",
           "[process][netns]") {
   const Hosts hosts(3);
   if (!hosts.usable()) {
     WARN("network namespaces need root and iproute2; skipped");
     return;
   }
-  std::string config = endless_config();
-  config.insert(config.find("steps"), "mode = \"allreduce\"\n");
-  const std::size_t gossip = config.find("[gossip]");
-  config.erase(gossip, config.find("[checkpoint]") - gossip);
-  Swarm swarm(3, config);
+  Swarm swarm(3, lockstep_config());
   std::set<std::string> ports;
   for (std::size_t number = 0; number < 3; ++number) {
     swarm.start(number, hosts.on(static_cast<int>(number) + 1, true, {"--wait-for", "3"}));
@@ -249,8 +250,8 @@ TEST_CASE("peers in lockstep replace lanes that a router has forgotten and lose 
     WARN("packets are dropped by nftables, and connections listed by ss; skipped");
     return;
   }
-  // The control links work, so all stay members, and each two of them open another lane.
-  // Whichever peer notices it first ends the generation of all.
+  // The control links still work, so all peers stay members. The first peer that notices the silent
+  // lanes ends the generation for all of them, and they open new lanes.
   CHECK(eventually(
       [&] {
         return std::ranges::any_of(std::vector{0, 1, 2}, [&](int number) {

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -58,11 +57,6 @@ std::vector<float> saved_result(const Swarm& swarm, std::size_t number, std::siz
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 /// The summary of a launched run.
@@ -264,7 +258,7 @@ TEST_CASE("a peer that resumes with another optimiser is refused and its checkpo
         before);
 }
 
-TEST_CASE("a peer that nobody answers at --join ends without a step", "[process]") {
+TEST_CASE("a peer without an answer at --join ends without a step", "[process]") {
   Swarm swarm(2, short_run(""));
   // Port 9 of this machine has no listener.
   swarm.start(0, {.extra = {"--join", "127.0.0.1:9"}});

@@ -21,11 +21,6 @@ namespace {
 
 constexpr auto look_every = std::chrono::milliseconds(5);
 
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 std::string endless_config(const std::string& extra) {
@@ -58,6 +53,11 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds li
   return true;
 }
 
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 std::string ticket_in(const std::string& said) {
   const std::size_t at = said.find("gv1_");
   const std::size_t end = said.find('\n', at);
@@ -74,7 +74,7 @@ Ending run_grapevine(const std::vector<std::string>& arguments, std::string& out
   command.insert(command.end(), arguments.begin(), arguments.end());
   ChildProcess process(command, folder.path() / "output");
   const bool ended = eventually([&] { return process.ending().has_value(); }, limit);
-  output = read_file(folder.path() / "output");
+  output = read_text(folder.path() / "output");
   if (!ended) throw std::runtime_error("grapevine did not end in time; it printed: " + output);
   return *process.ending();
 }
@@ -94,7 +94,7 @@ Swarm::Swarm(std::size_t peers, const std::string& config) {
 }
 
 void Swarm::change_list(const std::function<std::string(const std::string&)>& change) {
-  std::istringstream lines(read_file(authorized_file()));
+  std::istringstream lines(read_text(authorized_file()));
   std::ofstream list(authorized_file());
   for (std::string line; std::getline(lines, line);) {
     const std::string changed = change(line);
@@ -161,7 +161,7 @@ bool Swarm::is_running(std::size_t number) {
 
 bool Swarm::is_stopped(std::size_t number) {
   const std::string state =
-      read_file("/proc/" + std::to_string(peers_[number].process->pid()) + "/stat");
+      read_text("/proc/" + std::to_string(peers_[number].process->pid()) + "/stat");
   const auto name_end = state.rfind(')');
   return name_end != std::string::npos && state.substr(name_end, 3) == ") T";
 }
@@ -248,7 +248,7 @@ std::vector<nlohmann::json> Swarm::events(std::size_t number, const std::string&
 }
 
 std::string Swarm::output(std::size_t number) const {
-  return read_file(folder(number) / "output.log");
+  return read_text(folder(number) / "output.log");
 }
 
 }  // namespace gv

@@ -26,6 +26,9 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds li
 /// The first complete ticket in a program's output; empty if there is none yet.
 std::string ticket_in(const std::string& said);
 
+/// All bytes of a file; empty if it cannot be opened.
+std::string read_text(const std::filesystem::path& file);
+
 /// Path of the program under test.
 std::string grapevine_binary();
 
