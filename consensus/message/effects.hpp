@@ -43,9 +43,14 @@ struct Transfer {
 };
 
 /// True if `newer` makes `waiting` useless. Both must go to the same peer, and no byte of `waiting`
-/// may have been sent yet.
+/// may have been sent yet. A peer works in one generation at a time, and nobody uses what it
+/// computed in an earlier one.
 inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
-  return newer.superseded_by_next && waiting.superseded_by_next && waiting.offset == 0;
+  if (waiting.offset != 0) return false;
+  const bool is_of_later_generation = is_work_of_generation(newer.id.kind) &&
+                                      is_work_of_generation(waiting.id.kind) &&
+                                      newer.id.session != waiting.id.session;
+  return is_of_later_generation || (newer.superseded_by_next && waiting.superseded_by_next);
 }
 
 /// The size of a block in a long stream. Within a host, TCP cuts streams into segments of 65,464

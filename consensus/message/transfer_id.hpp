@@ -26,6 +26,12 @@ enum class TransferKind : std::uint8_t {
 /// The largest kind that is accepted from other peers.
 constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 
+/// True if only the peers of one generation need such transfers, while that generation lasts.
+constexpr bool is_work_of_generation(TransferKind kind) {
+  using enum TransferKind;
+  return kind == piece || kind == probe || kind == pass || kind == mixing;
+}
+
 /// Names one bulk transfer, or an exchange of two transfers. The functions below make these ids,
 /// and say what the fields mean for each kind.
 struct TransferId {

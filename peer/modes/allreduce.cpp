@@ -79,14 +79,15 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   if (ends_together()) generations_.unite_at_end();
   // Equal versions must mean models with the same bits. At step 0, these follow from the first
   // model. Later, they come from a checkpoint, whose bits only this process knows.
-  const std::uint64_t begun_with =
-      step == 0 ? course_.options().first_model : hash_combine(step, session_);
-  const ModelVersion own{.step = step,
-                         .samples = planner_.samples_at(step, work_.options().resumed.samples),
-                         .lineage = hash_combine(hash_combine(course_.options().run_seed,
-                                                              course_.options().layout_hash),
-                                                 options_.averages_models ? 0 : begun_with)};
-  generations_.agreement().set_version(course_.options().version.value_or(own));
+  const CourseOptions& course = course_.options();
+  const std::uint64_t begun_with = step == 0 ? course.first_model : hash_combine(step, session_);
+  ModelVersion version = course.version.value_or(
+      ModelVersion{.step = step,
+                   .samples = planner_.samples_at(step, work_.options().resumed.samples),
+                   .lineage = hash_combine(hash_combine(course.run_seed, course.layout_hash),
+                                           options_.averages_models ? 0 : begun_with)});
+  version.samples = std::min(version.samples, version.step * planner_.samples_max());
+  generations_.agreement().set_version(version);
   follow_budget(now);
 }
 

@@ -122,6 +122,11 @@ class Course {
   /// While `held`, we take no part in the common end of all peers (Mode::hold_end).
   void hold_end(bool held) { holds_end_ = held; }
   bool holds_end() const { return holds_end_; }
+  /// Call when the common end of all peers has begun: no further step begins.
+  void begin_end() { has_end_begun_ = true; }
+  /// True once the end has begun, even while the last job is under way, so before the phase says
+  /// so.
+  bool is_ending() const { return has_end_begun_ || has_ended(phase_); }
   /// Call when another mode is about to replace this one. Then no further step and no further work
   /// with other peers begins.
   void wind_down() { winds_down_ = true; }
@@ -214,6 +219,7 @@ class Course {
   bool finished_ = false;
   bool failed_ = false;
   bool holds_end_ = false;
+  bool has_end_begun_ = false;
   bool winds_down_ = false;
   bool has_parted_ = false;
   bool linger_over_ = false;

@@ -91,7 +91,7 @@ bool Finale::is_done_elsewhere(const Membership& members) const {
   return is_true_for_a_third(members, is_done);
 }
 
-bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const Membership& members,
+bool Finale::ends(bool is_due, std::uint64_t step, Course& course, const Membership& members,
                   Effects& out) {
   if (is_ending_ || mean_ || course.is_leaving() || course.winds_down() || course.holds_end()) {
     return false;
@@ -101,6 +101,7 @@ bool Finale::ends(bool is_due, std::uint64_t step, const Course& course, const M
   const bool has_mean = joins && resumed && is_over_for(course_.work, *resumed);
   if (!is_due && !has_mean && !(joins && is_done_elsewhere(members))) return false;
   is_ending_ = true;
+  course.begin_end();
   has_mean_ = has_mean;
   if (is_due || has_mean || step > 0) step_ = step;
   out.tell(FinaleBegan{.step = step, .samples = work_.counted()});
@@ -132,13 +133,15 @@ bool Finale::follow(Time now, bool is_still, const Mode& mode, Course& course, M
 bool Finale::are_others_ready(Time now, const Membership& members) {
   has_waited_ = now >= *still_since_ + waits_for_others;
   if (has_mean_ || is_done_elsewhere(members)) return true;
-  bool all_still = true;
+  bool all_still = true, is_alone = true;
   for (const PeerId peer : members.view().peers()) {
     const Member* member = members.find(peer);
     if (peer == self_ || member == nullptr || member->layout_hash != course_.layout_hash) continue;
+    is_alone = false;
     all_still &= member->progress.phase != Phase::training;
   }
-  return step_ && (all_still || has_waited_);
+  // Without a model of our own, only the others could give us the mean.
+  return step_ ? all_still || has_waited_ : is_alone && has_waited_;
 }
 
 /// Returns how our replica ends with the mean. A peer that came too late to count samples takes

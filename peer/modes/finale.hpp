@@ -50,7 +50,7 @@ class Finale {
   /// True once, when training has to end, either because `is_due` is true or because we join after
   /// the end. From then on the mode begins no steps and no work with others. `step` is the step of
   /// our model. The first model of a late peer must not enter the mean.
-  bool ends(bool is_due, std::uint64_t step, const Course& course, const Membership& members,
+  bool ends(bool is_due, std::uint64_t step, Course& course, const Membership& members,
             Effects& out);
   bool is_ending() const { return is_ending_; }
   /// Begins the mean once all peers have stopped, and then follows it. `is_still` means that

@@ -99,7 +99,7 @@ SwitchCouncil::Standing SwitchableMode::standing() const {
   const SwarmWork* work = swarm_work();
   return {.step = step(),
           .samples = work != nullptr ? work->counted() : step() * options_.mixing.batch,
-          .ends = has_ended(phase())};
+          .ends = mode().course().is_ending()};
 }
 
 // ---- Inputs ----
@@ -126,13 +126,15 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
 }
 
 /// Passes the message to the part of this peer whose ballots include `number`. There is no such
-/// part if others are in a mode that we have not begun. A proof of equivocation then goes to the
-/// council, which outlives all modes, so the signer is excluded for the rest of the run.
+/// part if others are in a mode that we have not begun. All-reduce has no ballots of a mean, but a
+/// peer that came back after the others had switched hears theirs. A proof of equivocation then
+/// goes to the council, which outlives all modes, so the signer is excluded for the rest of the
+/// run.
 void SwitchableMode::receive_in_ballot(Time now, PeerId from, const Message& message,
                                        std::uint64_t number, Membership& members, Effects& out) {
+  const bool is_of_mean = number >= first_ballot_of_mean && kind_ != ModeKind::allreduce;
   const bool is_of_council = number >= first_ballot_of_council && number < first_ballot_of_mean;
-  if (number >= first_ballot_of_mean || kind_ == ModeKind::pipeline ||
-      ballots_of_mode(present_).contains(number)) {
+  if (is_of_mean || kind_ == ModeKind::pipeline || ballots_of_mode(present_).contains(number)) {
     made_.mode->receive(now, from, message, members, out);
   } else if (meeting_ && SwitchCouncil::ballots_of_mean(*target_).contains(number)) {
     meeting_->receive(now, from, message, members, out);
@@ -256,7 +258,7 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
   const bool stays = switched.mode == kind_ && kind_ == ModeKind::mixing && present_.number == 0;
   if (stays && !target_) return made_.mode->switch_to(now, settings);
   if (!switched.problems.empty()) return switched.problems;
-  if (!takes_part() || has_ended(phase())) {
+  if (!takes_part() || mode().course().is_ending()) {
     return {
         {.place = "run", .reason = "training is over here", .remedy = "ask a peer that trains"}};
   }
@@ -282,14 +284,15 @@ void SwitchableMode::follow_council(Time now, const Membership& members, Effects
   }
   // Either a message or the council's tick may have brought a decision.
   if (const auto decision = council_.take_decision()) decide(now, *decision, out);
-  const bool is_free = !target_ && phase() == Phase::training;
+  // While others end a run, a newcomer can only join them in the mode in which they end it.
+  const bool is_free = !target_ && (phase() == Phase::training || mode().course().is_ending());
   council_.tick(now, is_free, standing(), members, out);
   if (const auto decision = council_.take_decision()) decide(now, *decision, out);
 }
 
 void SwitchableMode::decide(Time now, const SwitchCouncil::Decision& decision, Effects& out) {
   if (decision.revision.number == 0 || decision.revision == present_) return;
-  if (has_ended(phase())) return;  // The run ends in its present mode.
+  if (mode().course().is_ending()) return;  // The run ends in its present mode.
   if (decision.outcome != SwitchPlanner::Outcome::switches) return refuse_switch(decision, out);
   const bool was_switching = target_.has_value();
   if (was_switching && decision.revision == target_->revision) {
@@ -426,8 +429,11 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
                                  mean.lineage >> (64 - lineage_bits)};
   } else if (step > 0) {
     // The others' model replaces ours. We lose everything that we have learnt since they began the
-    // new mode.
-    course.version = {.step = step, .samples = 0, .lineage = hash_combine(session_, step)};
+    // new mode. If none of them is left, the budget goes on from the samples before the switch.
+    const std::uint64_t before = std::max<std::uint64_t>(target_->samples, 1) - 1;
+    course.version = {.step = step,
+                      .samples = std::min(course.work.resumed.samples, before),
+                      .lineage = hash_combine(session_, step)};
   }
   if (next.mode != ModeKind::allreduce)
     course.version.reset();  // Equal versions mean equal bits

@@ -204,7 +204,8 @@ std::optional<Violation> check_generation(const Simulator& world,
 
 /// True if the peer rightly waits for a slower peer that makes progress. If partners are drawn, a
 /// fast peer may have no in-neighbour for many rounds and get far ahead. For example, a leaf of a
-/// star meets the centre in few rounds. With pairs, the slower peer must be the peer's partner.
+/// star meets the centre in few rounds. With pairs, the slower peer must be the peer's partner. The
+/// slower peer may just have reached the round in which it is awaited.
 bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vector<PeerNumber>& up,
                       const std::vector<std::uint64_t>& before) {
   const MixingMode* rounds = world.peer(number).node->as<MixingMode>();
@@ -216,7 +217,7 @@ bool waits_for_slower(const Simulator& world, PeerNumber number, const std::vect
     const bool is_awaited =
         partners != Partners::pairs || std::ranges::find(partner, id_of(other)) != partner.end();
     return is_awaited && trains(world, other) && achieved(world, other) > before[other] &&
-           world.peer(other).node->as<MixingMode>()->step() < rounds->step();
+           world.peer(other).node->as<MixingMode>()->step() <= rounds->step();
   });
 }
 

@@ -249,6 +249,33 @@ TEST_CASE("what waits on a lane gives way to a newer one and what has begun does
   CHECK(came.size() + swarm[0].lanes->counters().superseded == 8);
 }
 
+TEST_CASE("what waits on a lane from one generation gives way to what comes from a later one") {
+  Swarm swarm(2, Security::plain);
+  const auto bytes = pattern(100, 1);
+  const auto send = [&](const TransferId& id) {
+    swarm[0].lanes->send({.to = peer(1), .id = id, .payload = {bytes, std::span(*bytes)}});
+  };
+  std::vector<TransferId> came;
+  swarm[1].on_block = [&](const Block& block) {
+    came.push_back(block.id);
+    swarm[1].received.clear();
+  };
+  const TransferId state = state_id(peer(1), 7, 1);
+  const TransferId copy = copy_id(peer(0), 7, 1, 1);
+  const TransferId first = mixing_id(peer(0), 8, 0), second = mixing_id(peer(0), 8, 1);
+  // There is no lane yet, so all transfers wait.
+  send(state);
+  send(copy);
+  send(piece_id(peer(0), 7, {.operation = 1}));
+  send(piece_id(peer(0), 7, {.operation = 2}));
+  CHECK(swarm[0].lanes->counters().superseded == 0);
+  send(first);
+  CHECK(swarm[0].lanes->counters().superseded == 2);
+  send(second);
+  REQUIRE(swarm.until([&] { return came.size() >= 4; }));
+  CHECK(came == std::vector{state, copy, first, second});
+}
+
 TEST_CASE("a transfer that can wait goes after all others") {
   const Security security = GENERATE(Security::unix_socket, Security::plain, Security::tls);
   Swarm swarm(2, security);

@@ -325,6 +325,52 @@ TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim]
   CHECK(double(trained) < budget * 1.15);
 }
 
+TEST_CASE("a switch that is ordered while the last steps of the run are made is refused",
+          "[sim][switch]") {
+  DrawnWorld world = world_of(ModeKind::gossip, {switched(21500ms, 0, "mixing")});
+  world.config.run.budget = BudgetKind::swarm;
+  world.config.run.steps = 100000;
+  world.config.run.wall = 20s;
+  world.config.run.linger = 5s;
+  // The jobs end one after another, long after the time is over and the switch was ordered.
+  world.scenario.step = 6s;
+  world.scenario.step_jitter = 0.05;
+  Simulator simulator(simulator_options(world), workloads(world));
+  Switches switches;
+  simulator.watch(switches);
+  simulator.run(Time(4min));
+  CHECK(switches.refused.size() == 1);
+  CHECK(switches.by.empty());
+  CHECK(simulator.all_ended());
+}
+
+TEST_CASE("a peer that enters a new mode late keeps to the budget if the others are gone",
+          "[sim][switch]") {
+  FaultRule cut = fault(FaultKind::partition, 10s, just(1), 20s);
+  DrawnWorld world = world_of(ModeKind::gossip, {cut, switched(20300ms, 0, "allreduce"),
+                                                 fault(FaultKind::kill, 31050ms, just(0))});
+  world.config.run.budget = BudgetKind::swarm;
+  world.config.run.steps = 2000;
+  world.config.run.linger = 5s;
+  world.scenario.peers = 2;
+  world.scenario.step = 50ms;
+  struct LastStep : Watcher {
+    void on_job_done(const Simulator&, PeerNumber peer, const JobDone& done) override {
+      if (peer == 1) last = done.step;
+    }
+    std::uint64_t last = 0;
+  } step;
+  Simulator simulator(simulator_options(world), workloads(world));
+  Switches switches;
+  simulator.watch(switches);
+  simulator.watch(step);
+  simulator.run(Time(6min));
+  REQUIRE(switches.by[revision(1)].contains(1));
+  CHECK(simulator.peer(1).state == PeerState::ended);
+  // The budget is 4,000 steps. Peer 1 had made about 600 of them before the switch.
+  CHECK(step.last < 3700);
+}
+
 TEST_CASE("a switch that cannot be made is refused before anything changes", "[sim][switch]") {
   DrawnWorld leased = world_of(ModeKind::gossip, {switched(5s, 1, "allreduce")});
   leased.config.run.budget = BudgetKind::swarm;
