@@ -20,8 +20,11 @@
 namespace gv {
 namespace {
 
-/// With more peers than this, searching for plans with stages takes too long.
+/// With more peers, or a larger product of layers and peers, searching for plans with stages takes
+/// too long. At this product the search takes up to a minute, and a few minutes if memory is
+/// limited. Twice as many layers take about six times as long.
 constexpr std::size_t staged_peers_max = 8;
+constexpr std::size_t staged_product_max = 256;
 constexpr std::size_t stages_max = 8;
 /// The largest number of micro-batches that is tried. All numbers tried are powers of two.
 constexpr std::size_t micro_batches_max = 16;
@@ -76,6 +79,26 @@ void search_pipelines(const Config& config, std::size_t stages_max, SplitReport&
   }
 }
 
+/// True if the search for plans with stages does not take too long. A single peer has none.
+bool may_have_stages(const SplitQuestion& question) {
+  const std::size_t peers = question.site.peers.size();
+  return peers == 1 ||
+         (peers <= staged_peers_max && peers * question.layers.size() <= staged_product_max);
+}
+
+/// Why there are no plans with stages, if may_have_stages() is false.
+Problem no_stages(const SharedLayersOptions& options, const SplitQuestion& question) {
+  const std::size_t layers = question.layers.size();
+  const std::size_t peers_max = std::min(staged_peers_max, staged_product_max / layers);
+  return {options.peers_file,
+          fmt::format("plans with stages or groups are not searched for, because this takes too "
+                      "long for {} layers with parameters and {} peers",
+                      layers, question.site.peers.size()),
+          peers_max > 1
+              ? fmt::format("to see them, list at most {} peers", peers_max)
+              : fmt::format("to see them, take at most {} such layers", staged_product_max / 2)};
+}
+
 }  // namespace
 
 int show_shared_layers(const SharedLayersOptions& options) {
@@ -91,12 +114,17 @@ int show_shared_layers(const SharedLayersOptions& options) {
   report.question = question_of(parsed.config, report.pieces, std::move(peers.site),
                                 options.samples > 0 ? options.samples : samples_of(parsed.config));
   const std::size_t count = report.question.site.peers.size();
-  const std::size_t most =
-      count > staged_peers_max ? 1 : std::min({count, report.pieces.size(), stages_max});
+  const bool has_stages = may_have_stages(report.question);
+  const std::size_t most = has_stages ? std::min({count, report.pieces.size(), stages_max}) : 1;
   report.pins = parsed.config.pipeline.pins;
   report.question.pins = pins_in(report.question.site, report.pins);
+  if (!has_stages) {
+    // Pins rule out all other plans.
+    if (!report.question.pins.empty()) return fail({no_stages(options, report.question)});
+    print({no_stages(options, report.question)});
+  }
   report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
-  if (count > 1 && count <= staged_peers_max) search_pipelines(parsed.config, most, report);
+  if (count > 1 && has_stages) search_pipelines(parsed.config, most, report);
   // The best plan overall may be a grouped pipeline, whose groups exchange nothing within a pair of
   // layers.
   report.best = report.stages;
@@ -107,8 +135,8 @@ int show_shared_layers(const SharedLayersOptions& options) {
   if (report.best.empty() && !report.question.pins.empty()) {
     return fail({{parsed.places.place_of("pipeline.pins"),
                   fmt::format("no plan for the peers of {} fits them and has the pinned peers in "
-                              "their stages; stages are planned for {} peers at most",
-                              options.peers_file, staged_peers_max),
+                              "their stages",
+                              options.peers_file),
                   "pin fewer peers, or to earlier stages"}});
   }
   if (report.best.empty()) {

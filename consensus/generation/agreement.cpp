@@ -314,7 +314,10 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
     still_since_ = now + patience();
     return;
   }
-  if (do_all_leave()) {
+  // A peer that is left out cannot take over stages, even if it stays.
+  const bool do_all_leave =
+      std::ranges::all_of(taking_part, [](const auto& answer) { return answer.second.leaves; });
+  if (do_all_leave) {
     const Generation end{.id = promised_, .version = planner.newest_version(answers_)};
     for (const PeerId peer : asked_) out.send(peer, signed_install(end, watch_.signer()));
     become_left_out(end);
@@ -349,10 +352,6 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   } else {
     begin(now, *std::move(start), out);
   }
-}
-
-bool Agreement::do_all_leave() const {
-  return std::ranges::all_of(answers_, [](const auto& answer) { return answer.second.leaves; });
 }
 
 /// Call when the others continue without us.

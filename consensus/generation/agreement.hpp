@@ -160,7 +160,6 @@ class Agreement {
   void choose_candidates();
   void tell_refusals(Effects& out) const;
   bool must_rest() const;
-  bool do_all_leave() const;
   void become_left_out(Generation generation);
   void begin(Time now, Generation generation, Effects& out);
   void receive(Time now, PeerId from, const Propose& message, Effects& out);

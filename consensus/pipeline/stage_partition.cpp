@@ -93,7 +93,9 @@ class Search {
         stages_(options.stages),
         layers_(layers.size()),
         peers_(site.speeds.size()),
-        best_(stages_ * (layers_ + 1) * (peers_ + 1) * (peers_ + 1)) {}
+        spare_layers_(layers_ - stages_),
+        spare_peers_(peers_ - stages_),
+        best_(stages_ * (spare_layers_ + 1) * (spare_peers_ + 1) * (spare_peers_ + 1)) {}
 
   std::optional<StagePartition> run() {
     // Goes from the last stage to the first, so that the partition with the earliest first cut wins
@@ -117,9 +119,12 @@ class Search {
     std::size_t next_end_peer = 0;
   };
 
+  /// Every stage has a layer and a peer at least. So `layer` and `peer` are at least `number`, and
+  /// exceed it by at most the spare layers and peers.
   Best& best(std::size_t number, std::size_t layer, std::size_t peer, std::size_t end_peer) {
-    return best_[((number * (layers_ + 1) + layer) * (peers_ + 1) + peer) * (peers_ + 1) +
-                 end_peer];
+    std::size_t at = number * (spare_layers_ + 1) + (layer - number);
+    at = at * (spare_peers_ + 1) + (peer - number);
+    return best_[at * (spare_peers_ + 1) + (end_peer - peer - 1)];
   }
 
   void fill(std::size_t number, std::size_t layer, std::size_t peer) {
@@ -135,7 +140,7 @@ class Search {
       for (std::size_t end_layer = layer + 1; end_layer + behind <= layers_; ++end_layer) {
         PlannedStage stage = costs_.stage(number, layer, end_layer, peer, end_peer);
         if (!costs_.fits(stage)) continue;
-        for (std::size_t next_end = end_peer + 1; next_end <= peers_; ++next_end) {
+        for (std::size_t next_end = end_peer + 1; next_end + behind - 1 <= peers_; ++next_end) {
           const Best& rest = best(number + 1, end_layer, end_peer, next_end);
           if (rest.seconds == impossible) continue;
           stage.transfer_s = costs_.transfer(stage, rest.stage);
@@ -149,7 +154,7 @@ class Search {
   std::optional<StagePartition> read_out() {
     StagePartition partition{.seconds = impossible};
     std::size_t end_peer = 0;
-    for (std::size_t end = 1; end <= peers_; ++end) {
+    for (std::size_t end = 1; end + stages_ - 1 <= peers_; ++end) {
       const double seconds = best(0, 0, 0, end).seconds;
       if (seconds >= partition.seconds) continue;
       partition.seconds = seconds;
@@ -172,6 +177,8 @@ class Search {
   std::size_t stages_;
   std::size_t layers_;
   std::size_t peers_;
+  std::size_t spare_layers_;  ///< Number of layers beyond one for each stage.
+  std::size_t spare_peers_;   ///< Number of peers beyond one for each stage.
   std::vector<Best> best_;
 };
 

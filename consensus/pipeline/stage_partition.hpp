@@ -75,7 +75,8 @@ struct StagePartition {
 ///
 /// (Dynamic programming as in PipeDream, Narayanan 2019, but transfers are always counted, speeds
 /// may differ, and memory depends on the stage's position. Planning takes time proportional to S
-/// L^2 P^3 for S stages, L layers and P peers.)
+/// L^2 P^3 for S stages, L layers and P peers, and memory proportional to S (L - S + 1)
+/// (P - S + 1)^2.)
 std::optional<StagePartition> partition_stages(const std::vector<LayerCost>& layers,
                                                const PipelineSite& site,
                                                const PartitionOptions& options);

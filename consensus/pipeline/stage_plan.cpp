@@ -285,6 +285,7 @@ std::optional<StagePlan> plan_stages(std::span<const StageOffer> offers,
   std::vector<double> work(options.mirrored ? all / 2 : all, 0);
   for (std::uint32_t stage = 0; stage < all; ++stage) work[mapped(stage)] += stage_seconds[stage];
   const std::vector<StageCarrier> carriers = carriers_among(offers, *version, options, mapped);
+  if (carriers.empty()) return std::nullopt;
   const bool searches = options.layouts && carriers.size() <= planned_peers_max;
   std::vector<std::size_t> least(work.size(), 1);
   for (std::uint32_t stage = 0; stage < all; ++stage) {

@@ -76,8 +76,7 @@ PeerGroups groups_of(const HeldParts& held, const StageParts& parts);
 /// seed determines them. But the version of step 0 is taken only if all peers report that they hold
 /// it, because otherwise later work would be lost. Returns nullopt if some part is lost, because
 /// then no version is complete and peers must not guess. Also returns nullopt if too few peers are
-/// left to hold all stages in their memory. `offers` must be sorted by id, and at least one peer
-/// must not be leaving.
+/// left to hold all stages in their memory, or if all peers leave. `offers` must be sorted by id.
 ///
 /// With `options.layouts`, the peers take the best layout (best_layout) if it is predicted to
 /// shorten a step by more than the fraction `worth_changing`. Otherwise, they keep their stages and

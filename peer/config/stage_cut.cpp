@@ -143,11 +143,11 @@ Problem no_cut(const Config& config, const ModelSpec& model, SampleShape shape) 
                       config.pipeline.group > 1
                           ? fmt::format(", at each of {} peers that share it", members)
                           : ""),
-          config.pipeline.group > 1
+          config.pipeline.group > 1 && least > 2
               ? "allow that much, or use more stages, smaller batches or a larger group"
-          : config.pipeline.recompute ? "allow that much, or use more stages or smaller batches"
-                                      : "allow that much, use more stages or smaller batches, or "
-                                        "write recompute = true"};
+          : config.pipeline.recompute || config.pipeline.group > 1
+              ? "allow that much, or use more stages or smaller batches"
+              : "allow that much, use more stages or smaller batches, or write recompute = true"};
 }
 
 }  // namespace gv

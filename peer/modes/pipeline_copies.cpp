@@ -66,7 +66,8 @@ void PipelineMode::keep_exports(const task::ExportStages& exported, const ModelV
   tell_holdings();
 }
 
-/// Decides which neighbours keep copies of our parts, and whose parts we keep copies of.
+/// Decides which neighbours keep copies of our parts, and whose parts we keep copies of. If every
+/// peer carries every part, no copies are needed, but states from before `version` are not either.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;
@@ -76,8 +77,8 @@ void PipelineMode::plan_copies(const ModelVersion& version) {
     const PeerId first = run_.order()[run_.holders()[part].front()];
     if (keeper == self_) states_.expect_copy(part, version, first);
   }
-  if (!kept) return;
   copied_ = version;
+  if (!kept) return;
   for (const std::uint32_t part : run_.own_parts()) {
     due_.copies.push_back({part, states_.blank(part)});
   }

@@ -167,6 +167,17 @@ TEST_CASE("no partition of layers and peers is quicker") {
   CHECK(without < 250);
 }
 
+TEST_CASE("a partition into hundreds of stages of one peer each takes little memory") {
+  const std::vector<LayerCost> layers(220, {.forward_s = 1, .backward_s = 2});
+  const PipelineSite site{.speeds = std::vector<double>(200, 1.0)};
+  const auto found = partition_stages(layers, site, {.stages = 200});
+  REQUIRE(found);
+  CHECK(found->seconds == 6);
+  CHECK(found->stages.size() == 200);
+  CHECK(found->stages.back().end_layer == 220);
+  CHECK(found->stages.back().end_peer == 200);
+}
+
 TEST_CASE("no order of the peers is quicker") {
   Rng rng(2);
   for (int i = 0; i < 60; ++i) {

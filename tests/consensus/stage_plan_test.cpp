@@ -33,6 +33,14 @@ TEST_CASE("a peer that leaves carries nothing and sends what it alone has", "[un
         std::vector<StageAssignment>{{0, PeerId{1}, PeerId{1}}, {1, PeerId{1}, PeerId{2}}});
 }
 
+TEST_CASE("peers that all leave begin nothing", "[unit]") {
+  const std::vector<StageOffer> offers = {
+      {PeerId{1}, 1, {carries(0, 7)}, true},
+      {PeerId{2}, 1, {carries(1, 7)}, true},
+  };
+  CHECK_FALSE(plan_stages(offers, two_stages));
+}
+
 TEST_CASE("a peer that leaves sends nothing that another carries", "[unit]") {
   const std::vector<StageOffer> offers = {
       {PeerId{1}, 1, {carries(0, 7)}},

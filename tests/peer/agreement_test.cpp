@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/rng.hpp"
@@ -428,6 +429,35 @@ TEST_CASE("peers of a pipeline that all leave end at the newest version of which
     REQUIRE(peer->last_generation() != nullptr);
     CHECK(peer->last_generation()->version == eighth);
   }
+}
+
+TEST_CASE("peers of a pipeline that leave end even if the only one that stays is left out",
+          "[unit]") {
+  const ModelVersion seventh{.step = 7, .samples = 56, .lineage = 7};
+  const StagePlanner planner({1, 1}, 8, {});
+  const std::vector<PeerId> all = {PeerId{1}, PeerId{2}, PeerId{3}};
+  Agreement first(PeerId{1}, 1, {}, signer_of(PeerId{1}));
+  first.set_version(seventh);
+  first.set_holdings({{0, true, seventh}});
+  first.set_leaving();
+  first.set_candidates(Time{}, all);
+  Effects out;
+  // A single accuser of three does not exclude the first peer, but takes no part itself.
+  first.receive(Time{}, PeerId{3}, Message(Refusals{{PeerId{1}}}), planner, out);
+  first.disturb(Time{}, {}, out);
+  first.tick(Time{}, planner, out);
+  out = {};
+  for (const PeerId other : {PeerId{2}, PeerId{3}}) {
+    const Answer answer{
+        .version = seventh, .holdings = {{1, true, seventh}}, .leaves = other == PeerId{2}};
+    first.receive(Time{}, other, Message(Promise{first.promised(), answer}), planner, out);
+  }
+  REQUIRE(first.last_generation() != nullptr);
+  CHECK(first.last_generation()->version == seventh);
+  CHECK(std::ranges::count_if(out.messages, [](const Outgoing& sent) {
+          const auto* install = std::get_if<Install>(&sent.message);
+          return install != nullptr && install->generation.order.empty();
+        }) == 2);
 }
 
 TEST_CASE("proposers that do not know of each other end in one generation", "[unit]") {

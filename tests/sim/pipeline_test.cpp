@@ -224,6 +224,23 @@ TEST_CASE("a stage that loses all its carriers is restored from the copy of its 
   CHECK(times > 40);
 }
 
+TEST_CASE("where every peer carries every stage newcomers leave no states behind", "[sim]") {
+  const PipelineTask task{.peers = 3, .stages = 1, .steps = 400};
+  Simulator::Options options = task.options();
+  for (int i = 0; i < 12; ++i) {
+    options.scenario.faults.push_back(fault(FaultKind::restart, (2 + i) * 1s, just(2)));
+  }
+  Simulator world(options, task.workloads());
+  StageRecord record(task.steps);
+  world.watch(record);
+  world.run(Time(16s));
+  INFO(record.story);
+  CHECK(record.facts.of<StageAdopted>() == 12);
+  for (const PeerNumber peer : {0, 1, 2}) {
+    CHECK(world.peer(peer).node->as<PipelineMode>()->copies().size() <= 2);
+  }
+}
+
 TEST_CASE("the next pass waits at the worker and nothing else ever does", "[sim]") {
   class Queues : public Watcher {
    public:
