@@ -351,10 +351,13 @@ std::string Optimizer::restore(
     }
     if (vectors[i].second.size() != size) return "'" + expected[i] + "' has another size";
   }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const bool second = expected[i] == "second_moment" || expected[i] == "squares";
-    (second ? second_ : first_) = vectors[i].second;
-  }
+  std::span<const float> first;
+  std::span<const float> second;
+  if (has_first(spec_.kind)) first = vectors.front().second;
+  if (has_second(spec_.kind)) second = vectors.back().second;
+  if (!are_possible(first, second)) return "no optimiser can have made its state";
+  std::ranges::copy(first, first_.begin());
+  std::ranges::copy(second, second_.begin());
   updates_ = updates;
   return {};
 }
@@ -390,7 +393,10 @@ bool Optimizer::is_possible(std::span<const float> state) const {
   const Size vectors = std::max<Size>(1, optimizer_vectors(spec_));
   check(state.size() % vectors == 0, "the optimiser's vectors are equally long");
   const auto first = state.first(has_first(spec_.kind) ? state.size() / vectors : 0);
-  const auto second = state.subspan(first.size());
+  return are_possible(first, state.subspan(first.size()));
+}
+
+bool Optimizer::are_possible(std::span<const float> first, std::span<const float> second) const {
   if (std::ranges::any_of(second, [](float square) { return square < 0; })) return false;
   if (second.empty()) {
     const double fastest = ratio_slack * largest_gradient / std::max(0.0, 1 - spec_.momentum);

@@ -64,7 +64,7 @@ class Optimizer {
   void count(std::uint64_t updates) { updates_ += updates; }
 
   /// Restores vectors() and updates(). Returns an empty string on success. Otherwise returns why
-  /// they do not fit, and changes nothing.
+  /// they do not fit, or that they are not possible (see is_possible()), and changes nothing.
   std::string restore(const std::vector<std::pair<std::string, std::vector<float>>>& vectors,
                       std::uint64_t updates);
 
@@ -101,6 +101,8 @@ class Optimizer {
   };
 
   std::vector<std::string> names() const;
+  /// is_possible() for the two vectors of a state, either of which may be empty.
+  bool are_possible(std::span<const float> first, std::span<const float> second) const;
   /// Makes the optimiser's step on all elements, including running statistics.
   float step_parameters(std::span<float> parameters, std::span<const float> gradient,
                         double learning_rate);

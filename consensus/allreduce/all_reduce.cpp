@@ -485,10 +485,14 @@ float AllReduce::largest_sum(const Step& step) const {
   return is_whole ? options_.largest : options_.largest / options_.scale;
 }
 
+/// True if the norms of blocks are limited.
+bool AllReduce::has_norm_cap() const {
+  return options_.norm_cap > 0 && options_.algorithm == ReduceAlgorithm::direct;
+}
+
 /// True if the norm of `values`, the next values of the step, is above the limit that `norm_cap`
 /// sets.
 bool AllReduce::is_too_long(const Step& step, std::span<const float> values) const {
-  if (options_.norm_cap <= 0 || options_.algorithm != ReduceAlgorithm::direct) return false;
   const std::size_t end = step.at + values.size();
   const std::size_t plain = std::clamp(options_.unweighted_from, step.at, end) - step.at;
   const double own = norm_of(std::span<const float>(*input_).subspan(step.at, plain));
@@ -496,7 +500,8 @@ bool AllReduce::is_too_long(const Step& step, std::span<const float> values) con
 }
 
 /// Merges the next received elements of a step into the result. The sender may change shared memory
-/// at any time, so each element is read only once, and the values in the result are checked. A sum
+/// at any time, so each element is read only once, and the values in the result are checked. If
+/// norms are limited, the values are needed twice, so a private copy of them is made first. A sum
 /// that is passed on is clamped to the limit, so that the next peer does not consider us hostile
 /// because of the values that we have received. A final sum is left unchanged, because it must have
 /// the same bits at all peers.
@@ -505,9 +510,16 @@ void AllReduce::merge(Step& step, std::span<const float> values) {
   const float scale = step.what.completes ? options_.scale : 1;
   float* to = work_->data() + step.at;
   const std::span<float> result(to, values.size());
-  if (is_too_long(step, values)) {
-    unsound_from_ = options_.order[step.what.peer];
-    return;
+  std::vector<float> own;
+  if (has_norm_cap()) {
+    if (values.data() != to) {
+      own.assign(values.begin(), values.end());
+      values = own;
+    }
+    if (is_too_long(step, values)) {
+      unsound_from_ = options_.order[step.what.peer];
+      return;
+    }
   }
   const float limit = largest_sum(step);
   const float most = std::min(excess * limit, std::numeric_limits<float>::max());

@@ -164,6 +164,7 @@ class AllReduce {
   void take_early(std::size_t bucket, std::size_t step);
   void merge(Step& step, std::span<const float> values);
   float largest_sum(const Step& step) const;
+  bool has_norm_cap() const;
   bool is_too_long(const Step& step, std::span<const float> values) const;
   std::size_t elements() const;
   float bring_in(std::size_t begin, std::size_t end, const float* came, float scale);

@@ -156,6 +156,9 @@ auto ModelReview::verdict() const -> Verdict {
   } else if (review_->our_norm && is_longer_than(*review_->our_norm)) {
     found.problem = Reason::norm_exceeded;
   }
+  found.blames_source = found.problem == Reason::norm_exceeded &&
+                        (replies.size() >= options_.needed ||
+                         (review_->our_norm.has_value() && is_longer_than(*review_->our_norm)));
   return found;
 }
 

@@ -96,6 +96,9 @@ class ModelReview {
     /// The reason why the model is not sound. Reason::none if it is sound.
     Reason problem = Reason::none;
     std::optional<std::uint64_t> step;  ///< The largest step of a witness; empty if none answered.
+    /// True if the model's norm is so large that the source is to blame: it exceeds the cap for
+    /// `needed` witnesses, or for our own model. Fewer witnesses may have lied about their norms.
+    bool blames_source = false;
   };
   /// Returns the verdict once there is one, and ends the review.
   std::optional<Verdict> take(Time now);

@@ -114,10 +114,8 @@ void GossipMode::review_download(Time now, const Membership& members, Effects& o
   doubtful_.reset();
   out.tell(ModelRefused{.peer = source, .reason = verdict->problem, .norm = std::nullopt});
   // If a model has an ordinary norm but is far from others, its source may only have been cut off
-  // from them, so we do not blame the source.
-  if (verdict->problem == Reason::norm_exceeded) {
-    exchange_.blame(now, source, verdict->problem, out);
-  }
+  // from them, so we do not blame the source. If there are few witnesses, they may have lied.
+  if (verdict->blames_source) exchange_.blame(now, source, verdict->problem, out);
   std::vector<PeerId> left = std::exchange(sources_, {});
   std::erase(left, source);
   fetch_from(now, std::move(left), out);

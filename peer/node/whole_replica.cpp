@@ -332,6 +332,21 @@ void WholeReplica::export_state(std::span<float> state) const {
   std::ranges::copy(outer_.momentum(), state.subspan(elements + optimizer).begin());
 }
 
+/// Takes over the mean of the peers' models and optimisers. A hostile peer may have brought values
+/// into the mean that no optimiser can have made. A negative second moment, for example, would make
+/// parameters NaN in the next step. The optimiser then starts from its initial state.
+void WholeReplica::become(std::span<const float> model, std::span<const float> optimizer,
+                          std::uint64_t step) {
+  std::vector<float> initial;
+  if (!learner_->is_possible(optimizer)) {
+    initial.resize(optimizer.size());
+    optimizer = initial;
+  }
+  // All peers have the same mean, so all decide alike. They also count as many updates as a peer
+  // that downloads this state later (see load_state()).
+  learner_->adopt_state(model, optimizer, step, step);
+}
+
 void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   if (ArraySource* arrays = learner_->arrays(); arrays != nullptr) {
     const std::size_t length = update.plan.elements;
@@ -347,7 +362,7 @@ void WholeReplica::update(const task::ApplyUpdate& update, JobDone& done) {
   if (update.becomes_model_at && update.plan.elements > size) {
     const auto optimizer =
         std::span<const float>(*update.values).subspan(size, update.plan.elements - size);
-    learner_->adopt_state(mean, optimizer, *update.becomes_model_at, *update.becomes_model_at);
+    become(mean, optimizer, *update.becomes_model_at);
   } else if (update.becomes_model_at) {
     learner_->adopt_model(mean, *update.becomes_model_at);
   } else if (update.local_steps == 0) {

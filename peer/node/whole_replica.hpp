@@ -59,6 +59,7 @@ class WholeReplica final : public Replica {
   void note_end(const std::shared_ptr<const SwarmNote>& end_note);
   void load_state(const task::LoadState& state);
   void export_state(std::span<float> state) const;
+  void become(std::span<const float> model, std::span<const float> optimizer, std::uint64_t step);
   void update(const task::ApplyUpdate& update, JobDone& done);
   void part_from_mode();
   void add(const std::vector<Force>& forces);

@@ -159,6 +159,34 @@ TEST_CASE("a model that is much longer than those of the witnesses is refused fo
   CHECK(judged.problem() == Reason::norm_exceeded);
 }
 
+TEST_CASE("a source is blamed only by three witnesses or for a model far longer than ours",
+          "[unit]") {
+  // Our own model has norm 10, so this model is within the cap for us.
+  const Model honest = moved(Model(elements), 40, 7);
+  const Model tiny = moved(Model(elements), 0.5, 8);
+  const std::vector<PeerId> witnesses = {near, other, third};
+  for (std::size_t liars = 1; liars <= witnesses.size(); ++liars) {
+    Judged judged(honest, {witnesses.begin(), witnesses.begin() + static_cast<int>(liars)});
+    for (std::size_t i = 0; i < liars; ++i) judged.answer(witnesses[i], tiny, 1);
+    const auto verdict = judged.review.take(Time{});
+    REQUIRE(verdict);
+    CHECK(verdict->problem == Reason::norm_exceeded);
+    CHECK(verdict->blames_source == (liars == 3));
+  }
+  Judged huge(moved(Model(elements), 1e6, 4), {near});
+  huge.answer(near, tiny, 1);
+  const auto verdict = huge.review.take(Time{});
+  REQUIRE(verdict);
+  CHECK(verdict->problem == Reason::norm_exceeded);
+  CHECK(verdict->blames_source);
+  Judged elsewhere(Model(elements, 0.18F));
+  elsewhere.answer(near, trained(), 0.7F);
+  elsewhere.answer(other, trained(), 0.7F);
+  const auto doubtful = elsewhere.review.take(Time{});
+  REQUIRE(doubtful);
+  CHECK_FALSE(doubtful->blames_source);
+}
+
 TEST_CASE("one witness is enough where there is no other, and none where there are none",
           "[unit]") {
   const Model honest = trained();

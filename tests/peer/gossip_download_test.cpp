@@ -37,10 +37,10 @@ Member trains(PeerId peer, std::uint64_t step) {
 struct Newcomer {
   explicit Newcomer(const std::map<PeerId, std::uint64_t>& steps, const SwarmWorkOptions& work = {},
                     std::vector<PeerId> authorized = {self, hostile, honest, honest_too},
-                    float own_weights = 1)
+                    float own_weights = 1, const GossipOptions& options = {})
       : own(own_weights),
         mode(self, 7, {.steps = 100000, .work = work, .layout_hash = layout, .elements = elements},
-             {}, signer_of(self), Rng(1)),
+             options, signer_of(self), Rng(1)),
         members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = layout},
                 std::move(authorized), {}, signer_of(self), Rng(1)) {
     PushPull table;
@@ -227,6 +227,19 @@ TEST_CASE("who only was the first to say hello is judged by those that are met n
   newcomer.now += std::chrono::seconds(2);
   newcomer.tick();
   CHECK(newcomer.adopted() == nullptr);
+}
+
+TEST_CASE("one lying witness does not make a newcomer blame the source of a model") {
+  const GossipOptions options{.exchange = {.offences_max = 1}};
+  for (const float weights : {5.0F, 50.0F}) {
+    Newcomer newcomer({{honest, 900}}, {}, {self, hostile, honest}, 1, options);
+    newcomer.serve(honest, model_of(weights), 900);
+    newcomer.meet(hostile, 10);
+    newcomer.bear_witness(hostile, model_of(0.1F), 10);
+    CHECK(count_of<ModelRefused>(newcomer.out.facts, Reason::norm_exceeded) == 1);
+    // A model that is also far longer than the newcomer's own is the fault of its source.
+    CHECK(newcomer.mode.exchange().is_quarantined(newcomer.now, honest) == (weights > 10));
+  }
 }
 
 TEST_CASE("a newcomer whose sources all fail trains from the beginning") {

@@ -445,6 +445,24 @@ TEST_CASE("a state that no optimiser makes is not possible", "[unit]") {
   CHECK(Optimizer({.kind = Kind::sgd}, 2).is_possible({}));
 }
 
+TEST_CASE("a checkpoint with a state that no optimiser makes is refused and changes nothing",
+          "[unit]") {
+  for (const Kind kind : kinds) {
+    if (kind == Kind::sgd) continue;
+    INFO("kind " << static_cast<int>(kind));
+    Optimizer optimizer({.kind = kind}, 2);
+    std::array<float, 2> x = {1, 2};
+    const std::array<float, 2> g = {3, 4};
+    optimizer.step(x, g, 0.1);
+    const auto before = optimizer.vectors();
+    auto damaged = before;
+    damaged.back().second.back() = -0x1p60F;
+    CHECK(optimizer.restore(damaged, 7) == "no optimiser can have made its state");
+    CHECK(optimizer.vectors() == before);
+    CHECK(optimizer.updates() == 1);
+  }
+}
+
 TEST_CASE("a state that decays without gradients holds no subnormal numbers", "[unit]") {
   for (const Kind kind : kinds) {
     INFO("kind " << static_cast<int>(kind));
