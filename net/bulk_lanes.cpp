@@ -236,7 +236,7 @@ void BulkLanes::Impl::opened(PeerId peer, std::uint64_t id, ConnectionPtr connec
   lane.reset_stream();
   previous[peer] = id;
   if (lane.relay) {
-    vain_offers.erase(*lane.relay);
+    vain_offers.erase({*lane.relay, peer});
   } else {
     moves.erase(peer);
   }
@@ -252,7 +252,7 @@ void BulkLanes::Impl::refused(PeerId peer) {
   give_up(found->second);
   const std::optional<PeerId> relay = found->second.relay;
   lanes.erase(found);
-  if (relay) offer_was_vain(*relay);
+  if (relay) offer_was_vain(*relay, peer);
   if (!relay) moves[peer].refused = Clock::now();
   const auto move = moves.find(peer);
   if (move != moves.end() && std::exchange(move->second.is_under_way, false)) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "net/bulk_lanes.hpp"
@@ -86,10 +87,10 @@ struct BulkLanes::Impl {
     std::optional<Clock::time_point> refused;
   };
 
-  /// Counts the offers from one relay that led to no lane.
+  /// Counts a relay's offers of a lane to one other peer that led to no lane.
   struct VainOffers {
     std::size_t in_a_row = 0;
-    Clock::time_point not_before;  ///< Offers from this relay are refused until this time.
+    Clock::time_point not_before;  ///< These offers are refused until this time.
   };
 
   Impl(asio::io_context& loop, Options given, Callbacks calls);
@@ -105,7 +106,7 @@ struct BulkLanes::Impl {
   void meet(PeerId relay, const RelayStep& step);
   void meet_at(PeerId relay, const RelayStep& step, const LaneToken& token, Lane& lane);
   bool is_unwanted(PeerId relay, PeerId other) const;
-  void offer_was_vain(PeerId relay);
+  void offer_was_vain(PeerId relay, PeerId other);
   bool is_blocked(PeerId peer) const;
   bool can_give_way(const Lane& lane) const;
   void move_lane(PeerId peer);
@@ -155,7 +156,7 @@ struct BulkLanes::Impl {
   EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
-  std::map<PeerId, VainOffers> vain_offers;  ///< For each relay, its offers that led to no lane.
+  std::map<std::pair<PeerId, PeerId>, VainOffers> vain_offers;  ///< By the relay and the other.
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The number of each peer's last open lane.
   /// Each peer's message limit; a peer that is absent has its full budget.

@@ -56,7 +56,7 @@ void ControlLinks::Impl::tend_joins() {
   std::erase_if(joins, [this](const Join& join) {
     return !join.name.empty() && std::ranges::any_of(links, [&](const auto& item) {
       const Link& link = item.second;
-      const bool is_up = (link.dealer && link.dealer->up) || link.route.size() > 0;
+      const bool is_up = (link.dealer && link.dealer->up) || link.route.works();
       return link.peer.name == join.name && link.session != 0 && !link.refused && is_up;
     });
   });

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/printable.hpp"
+#include "net/acknowledgement_deadline.hpp"
 #include "net/control_links_impl.hpp"
 
 namespace gv {
@@ -19,10 +20,6 @@ constexpr std::size_t pending_max = 64;     ///< Most frames kept for a link tha
 constexpr std::size_t setting_shown = 128;  ///< Most bytes of a peer's setting in an error message.
 constexpr auto link_housekeeping_period = std::chrono::milliseconds(100);
 constexpr auto dial_patience = std::chrono::seconds(1);
-/// A link in use is checked after it has been silent for this long.
-constexpr auto link_silence_max = std::chrono::seconds(1);
-/// Time allowed for the answer to the check of a silent link.
-constexpr auto check_patience = std::chrono::seconds(2);
 constexpr auto dial_back_patience = std::chrono::seconds(10);
 /// The certificates that we show must arrive within this time.
 constexpr auto show_patience = std::chrono::seconds(5);
@@ -146,11 +143,12 @@ ControlLinks::Impl::Dealer ControlLinks::Impl::dealer_to(PeerId peer, const Publ
   socket.set(zmq::sockopt::immediate, true);
   socket.set(zmq::sockopt::reconnect_ivl, 100);
   socket.set(zmq::sockopt::reconnect_ivl_max, 5000);
+  socket.set(zmq::sockopt::tcp_maxrt, unacknowledged_max_ms);
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
   dial_as(socket, curve_keys(options.identity), key);
   Dealer dealer{.watch = nullptr, .address = address, .opened = Clock::now()};
-  dealer.used = dealer.dialled = dealer.heard = dealer.opened;
+  dealer.pulse.used = dealer.dialled = dealer.pulse.heard = dealer.opened;
   dealer.has_connection = connect(socket, address);
   dealer.watch = std::make_shared<SocketWatch>(
       io, std::move(socket), [this, peer](SocketWatch& watch) { read_dealer(peer, watch); });
@@ -189,7 +187,7 @@ void ControlLinks::Impl::dial_again(PeerId peer, const PublicKey& key, Dealer& d
   std::optional<Dealer> fresh = dial(peer, key, dealer.address);
   dealer.dialled = Clock::now();
   if (!fresh) return;
-  fresh->used = dealer.used;
+  fresh->pulse.used = dealer.pulse.used;
   fresh->opened = dealer.opened;
   fresh->pending = std::move(dealer.pending);
   dealer = *std::move(fresh);
@@ -280,19 +278,22 @@ bool ControlLinks::Impl::send(PeerId to, const Frame& frame) {
     return false;
   }
   if (link.dealer && link.dealer->up) {
-    link.dealer->used = Clock::now();
+    link.dealer->pulse.used = Clock::now();
     if (put(*link.dealer->watch, bytes)) return true;
     dial_again(to, link.peer.key, *link.dealer);
     link.dealer->opened = link.dealer->dialled;
   }
-  if (put_routed(link, bytes)) return true;
+  if (link.route.works() && put_routed(link.route, bytes)) {
+    link.route.pulse.used = Clock::now();
+    return true;
+  }
   if (link.address.empty()) return false;
   if (!link.dealer) open(to, link);
   if (!link.dealer) return false;
   // If the link has not come up in time, reporting the failure is better than queueing the message.
   const bool opening = Clock::now() - link.dealer->opened < dial_patience;
   if (link.dealer->up || !opening || link.dealer->pending.size() >= pending_max) return false;
-  link.dealer->used = Clock::now();
+  link.dealer->pulse.used = Clock::now();
   link.dealer->pending.push_back(std::move(bytes));
   return true;
 }
@@ -311,18 +312,18 @@ ControlLinks::Impl::Dealer* ControlLinks::Impl::dealer_of(PeerId peer, const Soc
 
 void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
   for (int i = 0; i < drained_at_once; ++i) {
+    // The frame before may have ended this link.
+    const Dealer* dealer = dealer_of(peer, &watch);
     zmq::message_t frame;
-    if (!watch.receive(frame)) return;
+    if (dealer == nullptr || !watch.receive(frame)) return;
     if (frame.more()) {
       offend(peer, "a frame in several parts");
       while (frame.more() && watch.receive(frame)) {
       }
       continue;
     }
-    connections.heard(frame, peer);
+    connections.heard(frame, peer, port_number_of(dealer->address));
     heed(peer, [&] { on_dealer_frame(peer, watch, frame); });
-    // The frame may have ended this link.
-    if (dealer_of(peer, &watch) == nullptr) return;
   }
 }
 
@@ -338,11 +339,12 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
     return;
   }
   Dealer* dealer = dealer_of(peer, &watch);
-  if (dealer != nullptr) {
-    dealer->heard = Clock::now();
-    dealer->asked.reset();
+  if (dealer == nullptr) return;
+  dealer->pulse.hear();
+  if (const auto* check = std::get_if<LinkCheck>(&*decoded.frame)) {
+    if (!check->answer) put(watch, encode(LinkCheck{.answer = true}));
+    return;
   }
-  if (dealer == nullptr || std::holds_alternative<LinkCheck>(*decoded.frame)) return;
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
   if (greeting == nullptr) {
     if (dealer->up) deliver(peer, link->second, *std::move(decoded.frame), bytes);
@@ -426,6 +428,7 @@ void ControlLinks::Impl::deliver(PeerId from, Link& link, Frame frame,
       refuse(from, "it is not known to be where it wants to relay");
       return;
     }
+    if (is_offer) doubt(step->other);
     callbacks.relay(from, *step);
   } else {
     offend(from, "a frame that does not belong on a link");
@@ -445,7 +448,7 @@ void ControlLinks::Impl::offend(PeerId peer, const std::string& why) {
 void ControlLinks::Impl::cut(PeerId peer) {
   Link& link = links.at(peer);
   link.dealer.reset();
-  link.route.rebuild();
+  link.route = {};
   for (Join& join : joins) join.dealers.erase(peer);
   set_keys();
 }
@@ -468,9 +471,9 @@ void ControlLinks::Impl::ask_again(PeerId peer, Link& link) {
   if (now - dealer.said_hello <= dial_again_after) return;
   // The link starts over, so messages of the first contact wait for it and it does not count as
   // idle.
-  dealer.opened = dealer.used = now;
-  dealer.asked.reset();
-  if (dealer.heard < dealer.said_hello) {
+  dealer.opened = dealer.pulse.used = now;
+  dealer.pulse.asked.reset();
+  if (dealer.pulse.heard < dealer.said_hello) {
     dial_again(peer, link.peer.key, dealer);
   } else {
     say_hello(dealer);
@@ -495,23 +498,21 @@ void ControlLinks::Impl::housekeeping() {
     connect_by_name(peer, dealer);
     if (link.refused) {
       ask_again(peer, link);
-    } else if (now - dealer.used > options.idle_close) {
+    } else if (now - dealer.pulse.used > options.idle_close) {
       link.dealer.reset();
-    } else if (dealer.asked && now - *dealer.asked > check_patience) {
+    } else if (dealer.pulse.is_overdue(now)) {
       dial_again(peer, link.peer.key, dealer);
-    } else if (dealer.up && !dealer.asked && dealer.used > dealer.heard &&
-               now - dealer.heard > link_silence_max) {
-      // The other side may send over a connection of its own, so silence proves nothing yet. A
-      // hello, which contains all common settings, would take a hundred times as many bytes as this
-      // check.
+    } else if (dealer.up && dealer.pulse.is_in_doubt(now)) {
+      // A hello, which contains all common settings, would take a hundred times as many bytes.
       put(*dealer.watch, encode(LinkCheck{}));
-      dealer.asked = now;
+      dealer.pulse.asked = now;
     } else if (!dealer.up && now - dealer.dialled > dial_again_after) {
       dial_again(peer, link.peer.key, dealer);
     } else if (!dealer.up && now - dealer.said_hello > hello_again) {
       say_hello(dealer);
     }
   }
+  tend_routes();
   tend_joins();
   const bool overdue =
       first_contact != Clock::time_point{} && now - first_contact > dial_back_patience;
@@ -559,7 +560,7 @@ bool ControlLinks::is_linked(PeerId peer) const {
   const auto found = impl_->links.find(peer);
   if (found == impl_->links.end() || impl_->is_quarantined(peer)) return false;
   const Impl::Link& link = found->second;
-  return !link.refused && ((link.dealer && link.dealer->up) || link.route.size() > 0);
+  return !link.refused && ((link.dealer && link.dealer->up) || link.route.works());
 }
 
 void ControlLinks::offend(PeerId peer, const std::string& why) { impl_->offend(peer, why); }

@@ -45,6 +45,29 @@ struct ControlLinks::Impl {
   /// A link is dialled again after this time, which is longer than a handshake may take.
   static constexpr auto dial_again_after = std::chrono::seconds(4);
 
+  /// A connection that was used is checked after it has been silent for this long.
+  static constexpr auto silence_max = std::chrono::seconds(1);
+  /// Time allowed for the answer to the check of a silent connection.
+  static constexpr auto check_patience = std::chrono::seconds(2);
+
+  /// Shows whether one connection of a link still works. Silence alone proves nothing, because the
+  /// other side may send over a connection of its own.
+  struct Pulse {
+    Clock::time_point heard;  ///< Time of the last frame received.
+    Clock::time_point used;
+    /// When we asked whether the connection still works; nullopt if not asked, or answered since.
+    std::optional<Clock::time_point> asked;
+
+    void hear() {
+      heard = Clock::now();
+      asked.reset();
+    }
+    bool is_in_doubt(Clock::time_point now) const {
+      return !asked && used > heard && now - heard > silence_max;
+    }
+    bool is_overdue(Clock::time_point now) const { return asked && now - *asked > check_patience; }
+  };
+
   /// A connection we opened.
   struct Dealer {
     std::shared_ptr<SocketWatch> watch;
@@ -54,11 +77,18 @@ struct ControlLinks::Impl {
     Clock::time_point opened;   ///< When we began to wait for the link to come up.
     Clock::time_point dialled;  ///< When its socket was made.
     Clock::time_point said_hello;
-    Clock::time_point heard;  ///< Time of the last frame received.
-    /// When we asked whether the link still works; nullopt if not asked, or answered since.
-    std::optional<Clock::time_point> asked;
-    Clock::time_point used;
+    Pulse pulse;
     std::deque<std::vector<std::byte>> pending;
+  };
+
+  /// A connection that a peer opened to our router.
+  struct Route {
+    zmq::message_t id;  ///< Routing id of the peer's dealer; empty if there is no connection.
+    Pulse pulse;
+
+    bool is_known() const { return id.size() > 0; }
+    /// False also while the connection does not answer a check. The next frame on it ends this.
+    bool works() const { return is_known() && !pulse.is_overdue(Clock::now()); }
   };
 
   /// One authorised peer.
@@ -66,7 +96,7 @@ struct ControlLinks::Impl {
     AuthorizedPeer peer;
     std::string address;  ///< Address to dial; empty if unknown.
     std::optional<Dealer> dealer;
-    zmq::message_t route;         ///< Routing id of the peer's dealer at our router; empty if none.
+    Route route;
     std::uint64_t session = 0;    ///< Session of the process that we are in contact with.
     std::uint64_t before = 0;     ///< Session of the process before the current one.
     int returns = 0;              ///< Number of times in a row that session `before` came back.
@@ -115,7 +145,7 @@ struct ControlLinks::Impl {
 
   bool send(PeerId to, const Frame& frame);
   bool put(SocketWatch& watch, const std::vector<std::byte>& bytes);
-  bool put_routed(Link& link, const std::vector<std::byte>& bytes);
+  bool put_routed(Route& route, const std::vector<std::byte>& bytes);
   void say_hello(Dealer& dealer);
 
   void read_dealer(PeerId peer, SocketWatch& watch);
@@ -138,6 +168,8 @@ struct ControlLinks::Impl {
   void joined(PeerId peer, SocketWatch* watch);
   void tend_joins();
   void ask_again(PeerId peer, Link& link);
+  void doubt(PeerId peer);
+  void tend_routes();
   void refuse(std::optional<PeerId> peer, std::string detail);
 
   /// Handles input from a peer. Input must not end the process, so an exception counts against the

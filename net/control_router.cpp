@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "net/acknowledgement_deadline.hpp"
 #include "net/control_links_impl.hpp"
 #include "net/host_address.hpp"
 #include "net/tcp_port.hpp"
@@ -27,6 +28,7 @@ void ControlLinks::Impl::listen() {
   socket.set(zmq::sockopt::handshake_ivl,
              static_cast<int>(milliseconds(options.handshake_deadline).count()));
   socket.set(zmq::sockopt::router_mandatory, true);
+  socket.set(zmq::sockopt::tcp_maxrt, unacknowledged_max_ms);
   socket.set(zmq::sockopt::sndhwm, high_water_mark);
   socket.set(zmq::sockopt::rcvhwm, high_water_mark);
   AllowList::protect(socket, curve_keys(options.identity));
@@ -103,18 +105,40 @@ void ControlLinks::Impl::self_test() {
   }
 }
 
-bool ControlLinks::Impl::put_routed(Link& link, const std::vector<std::byte>& bytes) {
-  if (link.route.size() == 0) return false;
+bool ControlLinks::Impl::put_routed(Route& route, const std::vector<std::byte>& bytes) {
+  if (!route.is_known()) return false;
   try {
-    const auto named = router->socket().send(zmq::buffer(link.route.data(), link.route.size()),
+    const auto named = router->socket().send(zmq::buffer(route.id.data(), route.id.size()),
                                              zmq::send_flags::sndmore | zmq::send_flags::dontwait);
     if (!named) return false;
   } catch (const zmq::error_t&) {
     // The connection is gone: the other side dials again and says hello.
-    link.route.rebuild();
+    route.id.rebuild();
     return false;
   }
   return put(*router, bytes);
+}
+
+/// Has the connections with a peer checked as if they had been used. Another peer that cannot reach
+/// it asks for a relay, and what is lost on the way between the two may be lost in both directions.
+void ControlLinks::Impl::doubt(PeerId peer) {
+  const auto found = links.find(peer);
+  if (found == links.end()) return;
+  Link& link = found->second;
+  link.route.pulse.used = Clock::now();
+  if (link.dealer) link.dealer->pulse.used = link.route.pulse.used;
+}
+
+/// Checks incoming connections that were used and are silent.
+void ControlLinks::Impl::tend_routes() {
+  const auto now = Clock::now();
+  for (auto& [peer, link] : links) {
+    Route& route = link.route;
+    if (!route.is_known() || !route.pulse.is_in_doubt(now)) continue;
+    // If ZeroMQ has no room for the check, the connection takes nothing and does not work either.
+    put_routed(route, encode(LinkCheck{}));
+    route.pulse.asked = now;
+  }
 }
 
 void ControlLinks::Impl::read_router() {
@@ -188,8 +212,7 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
     if (request != nullptr && callbacks.join) {
       const std::optional<JoinAnswer> answer = callbacks.join(key, *request);
       if (!answer) return turn_away("a visitor asks to join");
-      Link way;
-      way.route = std::move(route);
+      Route way{.id = std::move(route), .pulse = {}};
       put_routed(way, encode(*answer));
     } else if (shown != nullptr && callbacks.shown) {
       callbacks.shown(*shown);
@@ -213,8 +236,8 @@ void ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool i
                                  zmq::message_t route, const zmq::message_t& bytes,
                                  const ExamRequest& request) {
   if (!callbacks.examine) return;
-  const auto way = std::make_shared<Link>();
-  way->route = std::move(route);
+  const auto way = std::make_shared<Route>();
+  way->id = std::move(route);
   const auto reply = [this, way, weak = std::weak_ptr(timer)](const ExamAnswer& answer) {
     if (!weak.expired()) put_routed(*way, encode(answer));
   };
@@ -243,16 +266,17 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
   }
   const auto* greeting = std::get_if<Hello>(&*decoded.frame);
   if (greeting == nullptr) {
-    const bool known = link.route.size() == route.size() &&
-                       std::memcmp(link.route.data(), route.data(), route.size()) == 0;
-    if (known && !link.refused && std::holds_alternative<LinkCheck>(*decoded.frame)) {
-      put_routed(link, encode(LinkCheck{}));
+    const auto* check = std::get_if<LinkCheck>(&*decoded.frame);
+    const bool known = link.route.id.size() == route.size() &&
+                       std::memcmp(link.route.id.data(), route.data(), route.size()) == 0;
+    if (known) link.route.pulse.hear();
+    if (known && !link.refused && check != nullptr) {
+      if (!check->answer) put_routed(link.route, encode(LinkCheck{.answer = true}));
     } else if (known && !link.refused) {
       deliver(peer, link, *std::move(decoded.frame), bytes);
     } else if (!link.refused && link.hellos.take(steady_time())) {
       // The sender knew an earlier process of ours, so ask it to introduce itself.
-      Link unknown;
-      unknown.route = std::move(route);
+      Route unknown{.id = std::move(route), .pulse = {}};
       put_routed(unknown, encode(hello(false)));
     }
     return;
@@ -263,9 +287,10 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
   }
   if (!link.hellos.take(steady_time())) return;
   was_dialled = true;
-  link.route = std::move(route);
+  link.route = {.id = std::move(route), .pulse = {}};
+  link.route.pulse.hear();
   // The hello is answered even if we disagree, so that the other side can name the difference too.
-  put_routed(link, encode(hello(true)));
+  put_routed(link.route, encode(hello(true)));
   const bool moved = !greeting->advertise.empty() && greeting->advertise != link.address &&
                      link.session != greeting->session;
   if (moved) {

@@ -2,6 +2,7 @@
 #include "net/host_address.hpp"
 
 #include <asio/ip/address.hpp>
+#include <charconv>
 
 namespace gv {
 
@@ -21,6 +22,13 @@ std::string host_of(std::string_view address) {
     host = host.substr(1, host.size() - 2);
   }
   return plain_host(host);
+}
+
+std::uint16_t port_number_of(std::string_view address) {
+  const std::string_view text = address.substr(address.rfind(':') + 1);
+  std::uint16_t port = 0;
+  std::from_chars(text.data(), text.data() + text.size(), port);
+  return port;
 }
 
 bool is_any_host(std::string_view address) {

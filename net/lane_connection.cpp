@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "net/acknowledgement_deadline.hpp"
 #include "net/descriptor.hpp"
 
 namespace gv {
@@ -18,10 +19,6 @@ namespace {
 /// 416 KiB, would leave long links underused. At most one block waits unsent, because messages have
 /// to wait behind it.
 constexpr int unsent_max_bytes = block_bytes_max;
-/// A connection ends if the other host acknowledges nothing, or takes no bytes, for this long.
-/// Otherwise the system would send again for a quarter of an hour, although a router may have
-/// forgotten the connection.
-constexpr unsigned unacknowledged_max_ms = 10'000;
 /// Within one host, bytes arrive as soon as they are sent. Larger buffers would only push them out
 /// of a processor's cache, and smaller ones would make two peers wait for each other.
 constexpr int host_send_buffer_bytes = 512 << 10;

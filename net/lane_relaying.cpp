@@ -17,6 +17,10 @@ constexpr auto offer_pause = std::chrono::seconds(1);
 /// Most offers from one relay that we follow at the same time, because all lanes share the limit on
 /// dials under way.
 constexpr std::ptrdiff_t offers_at_once = 16;
+/// A relay has to pause while this many pairs of it and another peer have to.
+constexpr std::ptrdiff_t pauses_max = 8;
+/// Vain offers are forgotten this long after the pause that followed them.
+constexpr auto vain_remembered = std::chrono::minutes(2);
 /// A relayed lane is replaced by a direct one once it has been quiet for this long.
 constexpr auto quiet = std::chrono::milliseconds(200);
 /// A relayed lane that is never quiet is replaced after this time, between two records.
@@ -61,28 +65,38 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
 }
 
 /// True if an offer should not be followed. A hostile relay can make offers that no peer has asked
-/// for. Therefore a relay whose offers lead to no lane has to pause, only a few offers are followed
-/// at once, and a peer with a link needs no relay unless its direct lanes fail.
+/// for, and a hostile peer can ask for itself and never dial the relay. Therefore offers that we
+/// have not asked for pause for each pair of a relay and another peer if they lead to no lane, and
+/// for the whole relay if they do so with many peers. Only a few are followed at once, and a peer
+/// with a link needs no relay unless its direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
-  const auto vain = vain_offers.find(relay);
-  if (vain != vain_offers.end() && now < vain->second.not_before) return true;
+  const auto detour = detours.find(other);
+  const bool has_asked = detour != detours.end() && detour->second.asked > 0;
+  if (has_asked) return false;
+  const auto pauses = [now](const auto& item) { return now < item.second.not_before; };
+  const auto own = vain_offers.find({relay, other});
+  if (own != vain_offers.end() && pauses(*own)) return true;
+  const auto paused = std::ranges::count_if(
+      vain_offers, [&](const auto& item) { return item.first.first == relay && pauses(item); });
+  if (paused >= pauses_max) return true;
   const auto followed = std::ranges::count_if(lanes, [relay](const auto& item) {
     return item.second.state == Lane::State::dialling && item.second.relay == relay;
   });
   if (followed >= offers_at_once) return true;
-  const auto detour = detours.find(other);
-  const bool has_asked = detour != detours.end() && detour->second.asked > 0;
-  if (has_asked || !callbacks.is_linked || !callbacks.is_linked(other)) return false;
+  if (!callbacks.is_linked || !callbacks.is_linked(other)) return false;
   const auto move = moves.find(other);
   return move == moves.end() || !move->second.refused || now - *move->second.refused > blocked_for;
 }
 
-/// Counts a vain offer of a relay, and pauses before its next offer is followed. The pause doubles
-/// each time.
-void BulkLanes::Impl::offer_was_vain(PeerId relay) {
-  VainOffers& vain = vain_offers[relay];
-  vain.not_before = Clock::now() + offer_pause * (1 << std::min(vain.in_a_row, doublings_max));
+/// Counts a relay's vain offer of a lane to another peer, and pauses before its next such offer is
+/// followed. The pause doubles each time.
+void BulkLanes::Impl::offer_was_vain(PeerId relay, PeerId other) {
+  const auto now = Clock::now();
+  std::erase_if(vain_offers,
+                [now](const auto& item) { return now - item.second.not_before > vain_remembered; });
+  VainOffers& vain = vain_offers[{relay, other}];
+  vain.not_before = now + offer_pause * (1 << std::min(vain.in_a_row, doublings_max));
   ++vain.in_a_row;
 }
 
@@ -124,7 +138,7 @@ void BulkLanes::Impl::meet(PeerId relay, const RelayStep& step) {
     lane.connection.reset();
     lane.reset_stream();
   } else if (lane.state != Lane::State::none) {
-    if (lane.relay == relay) offer_was_vain(relay);
+    if (lane.relay == relay) offer_was_vain(relay, other);
     give_up(lane);
   }
   meet_at(relay, step, *token, lane);

@@ -2,10 +2,13 @@
 #include "net/link_connections.hpp"
 
 #include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "net/connection_source.hpp"
 
@@ -34,13 +37,18 @@ int descriptor_of(const zmq::message_t& message) {
   return ::zmq_msg_get(message.handle(), ZMQ_SRCFD);
 }
 
-/// Returns our own port of a TCP connection; nullopt if the descriptor has no such connection.
-std::optional<std::uint16_t> port_of(int descriptor) {
+/// Asks getsockname or getpeername for the address of one end of a connection; nullopt if the
+/// descriptor has none.
+template <class Ask>
+std::optional<::sockaddr_storage> address_of(int descriptor, Ask ask) {
   ::sockaddr_storage address{};
   ::socklen_t length = sizeof address;
-  if (::getsockname(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) {
-    return std::nullopt;
-  }
+  if (ask(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return std::nullopt;
+  return address;
+}
+
+/// Returns the port of an address; nullopt if it has none.
+std::optional<std::uint16_t> port_of(const ::sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     return ntohs(reinterpret_cast<const ::sockaddr_in&>(address).sin_port);
   }
@@ -50,12 +58,34 @@ std::optional<std::uint16_t> port_of(int descriptor) {
   return std::nullopt;
 }
 
-/// The address that a connection comes from, without its port.
-std::string source_of_descriptor(int descriptor) {
-  ::sockaddr_storage address{};
-  ::socklen_t length = sizeof address;
-  if (::getpeername(descriptor, reinterpret_cast<::sockaddr*>(&address), &length) != 0) return {};
-  return source_of(address);
+/// Returns our own port of a TCP connection; nullopt if the descriptor has no such connection.
+std::optional<std::uint16_t> own_port(int descriptor) {
+  const auto address = address_of(descriptor, ::getsockname);
+  return address ? port_of(*address) : std::nullopt;
+}
+
+/// Returns the other end's port of a TCP connection; nullopt if the descriptor has none.
+std::optional<std::uint16_t> other_port(int descriptor) {
+  const auto address = address_of(descriptor, ::getpeername);
+  return address ? port_of(*address) : std::nullopt;
+}
+
+/// Returns the numeric address of a connection's other end, in the form in which ZeroMQ attaches it
+/// to messages; empty if the descriptor has no connection.
+std::string host_of_descriptor(int descriptor) {
+  const auto address = address_of(descriptor, ::getpeername);
+  std::array<char, NI_MAXHOST> host{};
+  if (!address || ::getnameinfo(reinterpret_cast<const ::sockaddr*>(&*address), sizeof *address,
+                                host.data(), host.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return {};
+  }
+  return host.data();
+}
+
+/// True if the message came from this address.
+bool came_from(const zmq::message_t& message, const std::string& host) {
+  const char* from = ::zmq_msg_gets(message.handle(), "Peer-Address");
+  return from != nullptr && !host.empty() && host == from;
 }
 
 }  // namespace
@@ -73,26 +103,40 @@ void LinkConnections::hang_up_on(int descriptor) const {
 
 void LinkConnections::opened(int descriptor, Time now) {
   // A connection that has ended may have left its descriptor to another socket, such as a lane's.
-  if (port_of(descriptor) != port_) return;
+  if (own_port(descriptor) != port_) return;
   const std::uint64_t identity = identity_of(descriptor);
   const auto known = connections_.find(descriptor);
   // The first message may have been seen before this report that the connection was accepted.
   if (known != connections_.end() && known->second.identity == identity && known->second.peer) {
     return;
   }
-  connections_[descriptor] = {.identity = identity};
+  connections_[descriptor] = {.identity = identity, .host = host_of_descriptor(descriptor)};
   const auto id = static_cast<ProvingPlaces::Id>(descriptor);
-  const auto gone = places_.enter(now, id, source_of_descriptor(descriptor));
+  const auto source = address_of(descriptor, ::getpeername);
+  const auto gone = places_.enter(now, id, source ? source_of(*source) : std::string());
   if (gone) hang_up_on(static_cast<int>(*gone));
 }
 
-void LinkConnections::heard(const zmq::message_t& message, PeerId peer) {
+void LinkConnections::heard(const zmq::message_t& message, PeerId peer,
+                            std::optional<std::uint16_t> dialled) {
   const int descriptor = descriptor_of(message);
   if (descriptor < 0) return;
-  Connection& connection = connections_[descriptor];
-  // An earlier connection may have had the descriptor.
   const std::uint64_t identity = identity_of(descriptor);
-  if (connection.identity != identity) connection = {.identity = identity};
+  auto known = connections_.find(descriptor);
+  if (known == connections_.end() || known->second.identity != identity) {
+    // Messages are also read after their connection has ended. By then another socket, such as a
+    // lane's, may have the descriptor. A socket's ends never change, so they are compared only
+    // once.
+    const bool is_ours =
+        dialled ? other_port(descriptor) == *dialled : own_port(descriptor) == port_;
+    if (!is_ours) return;
+    Connection fresh{
+        .identity = identity, .host = host_of_descriptor(descriptor), .dialled = dialled};
+    if (!came_from(message, fresh.host)) return;
+    known = connections_.insert_or_assign(descriptor, std::move(fresh)).first;
+  }
+  Connection& connection = known->second;
+  if (connection.dialled != dialled || !came_from(message, connection.host)) return;
   connection.was_heard = true;
   connection.heard_at = ++messages_;
   if (connection.peer == peer) return;
@@ -119,8 +163,9 @@ void LinkConnections::limit(PeerId peer) {
 
 void LinkConnections::hang_up(const zmq::message_t& message) {
   const int descriptor = descriptor_of(message);
+  if (!came_from(message, host_of_descriptor(descriptor))) return;
   // The message may have been seen before the report that its connection was accepted.
-  if (is_open(descriptor) || port_of(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
+  if (is_open(descriptor) || own_port(descriptor) == port_) ::shutdown(descriptor, SHUT_RDWR);
 }
 
 std::vector<std::optional<PeerId>> LinkConnections::tick(Time now) {

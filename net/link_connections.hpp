@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 #include <zmq.hpp>
 
@@ -41,9 +42,12 @@ class LinkConnections {
   /// Call when a connection was accepted; `descriptor` belongs to ZeroMQ. A late call has no effect
   /// if the connection has ended.
   void opened(int descriptor, Time now);
-  /// Call when a complete message of `peer` has arrived.
-  void heard(const zmq::message_t& message, PeerId peer);
-  /// Ends the connection on which a message came.
+  /// Call when a complete message of `peer` has arrived. `dialled` is the port to which the
+  /// message's connection was dialled; nullopt if the connection was accepted. Has no effect if the
+  /// connection has ended and another socket has its descriptor.
+  void heard(const zmq::message_t& message, PeerId peer,
+             std::optional<std::uint16_t> dialled = std::nullopt);
+  /// Ends the connection on which a message came, unless it has ended already.
   void hang_up(const zmq::message_t& message);
 
   /// Call periodically. Ends connections whose first message is overdue, and those with too many
@@ -56,6 +60,9 @@ class LinkConnections {
  private:
   struct Connection {
     std::uint64_t identity = 0;  ///< Distinguishes connections that reuse a descriptor.
+    std::string host;            ///< The other end's address, in ZeroMQ's form.
+    /// The other end's port, if we dialled it.
+    std::optional<std::uint16_t> dialled;
     std::optional<PeerId> peer;
     /// Bytes received up to the last message, or shortly after it.
     std::uint64_t received_before = 0;

@@ -120,6 +120,7 @@ bool RelayService::accepted(const LaneHandshake::Proved& proved, const Connectio
       end.connection = connection;
       doors_.expect_no_more(proved.lane);
       stream->moved = Clock::now();
+      connection->tune();
       asio::error_code ignored;
       connection->socket.non_blocking(true, ignored);
       if (stream->is_open()) {

@@ -34,8 +34,11 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-/// Asks whether a link still works. The receiver sends the check back over the same connection.
+/// Asks whether a connection of a link still works, or answers that question over the same
+/// connection.
 struct LinkCheck {
+  bool answer = false;
+
   friend bool operator==(const LinkCheck&, const LinkCheck&) = default;
 };
 

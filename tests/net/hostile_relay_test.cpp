@@ -325,19 +325,72 @@ TEST_CASE("the offer of a better relay ends the dial of the one before", "[unit]
   CHECK(peers[3].lanes->counters().lanes_refused == 1);
 }
 
-TEST_CASE("a relay whose offer led to no lane has to pause", "[unit]") {
+namespace {
+
+/// The first peer gets an offer of a lane to peer `other` from the second, who cannot be dialled.
+void offer_nowhere(LinkedPeers& peers, HostileRelay& relay, std::size_t other,
+                   std::uint64_t stream) {
+  RelayStep nowhere = relay.offer(peer(0), peer(other), stream);
+  nowhere.address = "127.0.0.1:1";
+  peers[0].lanes->receive_relay(peer(1), nowhere);
+}
+
+}  // namespace
+
+TEST_CASE("a relay whose offers led to no lane has to pause with the same two peers", "[unit]") {
   LinkedPeers peers(4, {});
   HostileRelay relay(peers.io());
   peers.link(0, 1);
-  RelayStep nowhere = relay.offer(peer(0), peer(2), 80);
-  nowhere.address = "127.0.0.1:1";
-  peers[0].lanes->receive_relay(peer(1), nowhere);
-  REQUIRE(peers.until([&] { return !peers[0].refused.empty(); }));
-  peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 160));
-  CHECK(peers.until([&] { return peers.says_refuse(1); }));
+  std::uint64_t stream = 80;
+  REQUIRE(peers.until([&] {
+    offer_nowhere(peers, relay, 2, stream += 8);
+    return peers.says_refuse(1);
+  }));
+  while (peers.io().poll() > 0) {
+  }
+  const std::size_t refusals = peers[1].steps.size();
+  // An offer from another relay is accepted, and so is one from this relay for another peer.
+  peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 9000));
+  CHECK(peers.until([&] { return relay.was_dialled(relay_lane(9000, peer(0), peer(3))); }));
+  CHECK(peers[1].steps.size() == refusals);
+}
+
+TEST_CASE("a relay whose offers with many peers led to no lane has to pause", "[unit]") {
+  LinkedPeers peers(12, {});
+  HostileRelay relay(peers.io());
+  peers.link(0, 1);
+  std::uint64_t stream = 80;
+  // After three vain offers each, all eight pause for four seconds.
+  REQUIRE(peers.until([&] {
+    for (std::size_t other = 2; other < 10; ++other) {
+      offer_nowhere(peers, relay, other, stream += 8);
+    }
+    // Each round may add eight refusals, and until() runs only one handler between two rounds.
+    peers.io().poll();
+    return peers[0].lanes->counters().lanes_refused >= 24;
+  }));
+  const std::size_t refusals = peers[1].steps.size();
+  peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(10), 90000));
+  CHECK(peers.until([&] { return peers[1].steps.size() > refusals; }));
   // An offer from another relay is accepted.
-  peers[0].lanes->receive_relay(peer(2), relay.offer(peer(0), peer(3), 240));
-  CHECK(peers.until([&] { return relay.was_dialled(relay_lane(240, peer(0), peer(3))); }));
+  peers[0].lanes->receive_relay(peer(2), relay.offer(peer(0), peer(11), 91000));
+  CHECK(peers.until([&] { return relay.was_dialled(relay_lane(91000, peer(0), peer(11))); }));
+}
+
+TEST_CASE("an offer that was asked for is followed however many were vain", "[unit]") {
+  LinkedPeers peers(4, {});
+  HostileRelay relay(peers.io());
+  peers.link(0, 1);
+  peers[0].relays = {peer(1)};
+  peers[0].lanes->reach(peer(2));
+  REQUIRE(peers.until([&] { return peers[1].steps.size() == 1; }));
+  // The other peer does not answer the relay, which offers the lane again and again.
+  std::uint64_t stream = 80;
+  CHECK(peers.until([&] {
+    offer_nowhere(peers, relay, 2, stream += 8);
+    return peers[0].lanes->counters().lanes_refused == 3;
+  }));
+  CHECK_FALSE(peers.says_refuse(1));
 }
 
 TEST_CASE("a few offers of one relay are followed at once", "[unit]") {

@@ -42,6 +42,12 @@ struct Pair {
     return frame;
   }
 
+  /// The port at which the router listens.
+  std::uint16_t port() const {
+    const std::string endpoint = router.get(zmq::sockopt::last_endpoint);
+    return static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
+  }
+
   zmq::context_t context;
   zmq::socket_t router{context, zmq::socket_type::router};
   zmq::socket_t dealer{context, zmq::socket_type::dealer};
@@ -60,6 +66,7 @@ bool eventually(Holds holds) {
 TEST_CASE("any number of whole messages may come on a connection") {
   Pair pair;
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
+  connections.listens_at(pair.port());
   for (int i = 0; i < 100; ++i) {
     connections.heard(pair.pass(std::string(50000, 'x')), sender);
     CHECK(connections.tick(Time{}).empty());
@@ -70,6 +77,7 @@ TEST_CASE("any number of whole messages may come on a connection") {
 TEST_CASE("a connection on which much comes without a message is ended") {
   Pair pair;
   LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
+  connections.listens_at(pair.port());
   // A message that has not been received yet does not count.
   connections.heard(pair.pass("first"), sender);
   REQUIRE(connections.tick(Time{}).empty());
@@ -86,6 +94,7 @@ TEST_CASE("a connection on which much comes without a message is ended") {
 TEST_CASE("the connection that a message came on is ended where that is asked for") {
   Pair pair;
   LinkConnections connections({});
+  connections.listens_at(pair.port());
   const zmq::message_t first = pair.pass("first");
   connections.heard(first, sender);
   connections.hang_up(first);
@@ -107,23 +116,18 @@ struct Watched : Pair {
   }
   ~Watched() { zmq_socket_monitor(router.handle(), nullptr, 0); }
 
-  /// Opens a connection and returns its descriptor at the router.
-  int open() {
+  /// Opens a connection from the given address, and returns its descriptor at the router.
+  int open(const std::string& from = "127.0.0.1") {
     others.emplace_back(context, zmq::socket_type::dealer);
     others.back().set(zmq::sockopt::linger, 0);
     others.back().set(zmq::sockopt::reconnect_ivl, -1);
-    others.back().connect(router.get(zmq::sockopt::last_endpoint));
+    others.back().connect("tcp://" + from + ":0;127.0.0.1:" + std::to_string(port()));
     zmq::message_t event;
     REQUIRE(events.recv(event));
     std::int32_t descriptor = -1;
     std::memcpy(&descriptor, static_cast<const char*>(event.data()) + 2, sizeof descriptor);
     REQUIRE(events.recv(event));
     return descriptor;
-  }
-
-  std::uint16_t port() {
-    const std::string endpoint = router.get(zmq::sockopt::last_endpoint);
-    return static_cast<std::uint16_t>(std::stoi(endpoint.substr(endpoint.rfind(':') + 1)));
   }
 
   /// Sends on a connection made by open(), and receives the message at the router.
@@ -170,14 +174,13 @@ TEST_CASE("a socket that has the descriptor of a connection that has ended is le
 
 TEST_CASE("a message counts for its connection where an earlier one had the same descriptor") {
   Watched watched;
-  Watched other;
   LinkConnections connections({});
-  connections.listens_at(other.port());
+  connections.listens_at(watched.port());
   const int descriptor = watched.open();
   const zmq::message_t message = watched.pass_on(0);
   connections.heard(message, sender);
   const Descriptor first(::dup(descriptor));
-  REQUIRE(::dup2(other.open(), descriptor) == descriptor);
+  REQUIRE(::dup2(watched.open(), descriptor) == descriptor);
   connections.heard(message, sender);
   connections.tick(Time{});
   CHECK(connections.size() == 1);
@@ -188,6 +191,42 @@ TEST_CASE("a message counts for its connection where an earlier one had the same
   connections.tick(Time{11s});
   CHECK(connections.size() == 1);
   REQUIRE(::dup2(first.get(), descriptor) == descriptor);  // ZeroMQ closes its own descriptor.
+}
+
+TEST_CASE("a message of a connection that has ended leaves the next socket there alone") {
+  // The next socket is a lane's, or a connection of another host.
+  const bool is_lane = GENERATE(true, false);
+  const bool is_dialled = GENERATE(true, false);
+  Watched watched;
+  Watched lanes;
+  Watched& next = is_lane ? lanes : watched;
+  LinkConnections connections({});
+  connections.listens_at(watched.port());
+  const int descriptor = watched.open();
+  const zmq::message_t message = watched.pass_on(0);
+  const int taker = next.open(is_lane ? "127.0.0.1" : "127.0.0.2");
+  const Descriptor first(::dup(descriptor));
+  REQUIRE(::dup2(taker, descriptor) == descriptor);
+  connections.heard(message, sender, is_dialled ? std::optional<std::uint16_t>(9) : std::nullopt);
+  CHECK(connections.size() == 0);
+  connections.hang_up(message);
+  next.pass_on(is_lane ? 0 : 1);
+  REQUIRE(::dup2(first.get(), descriptor) == descriptor);  // ZeroMQ closes its own descriptor.
+}
+
+TEST_CASE("a message on a connection that was dialled counts for it") {
+  Pair pair;
+  zmq::message_t route;
+  LinkConnections connections({});
+  pair.dealer.send(zmq::buffer("to", 2), zmq::send_flags::none);
+  REQUIRE(pair.router.recv(route));
+  zmq::message_t frame;
+  REQUIRE(pair.router.recv(frame));
+  pair.router.send(route, zmq::send_flags::sndmore);
+  pair.router.send(zmq::buffer("back", 4), zmq::send_flags::none);
+  REQUIRE(pair.dealer.recv(frame));
+  connections.heard(frame, sender, pair.port());
+  CHECK(connections.size() == 1);
 }
 
 TEST_CASE("a connection whose report is late is ended where that is asked for") {

@@ -1,7 +1,12 @@
 // Lanes between two peers that cannot reach each other, through a third peer.
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <string>
 
 #include "net/pair_token.hpp"
 #include "net/relay_service.hpp"
@@ -119,6 +124,29 @@ TEST_CASE("without a relay the lane is refused", "[unit]") {
   LinkedPeers peers(2, {});
   peers.send(0, 1, 1000);
   CHECK(peers.until([&] { return peers[0].refused == std::vector{peer(1)}; }));
+}
+
+TEST_CASE("a relay passes bytes on at once and does not wait to fill a packet", "[unit]") {
+  LinkedPeers peers(3, {1});
+  meet_through_the_second(peers);
+  const std::string listening = peers[1].lanes->listening();
+  const int port = std::stoi(listening.substr(listening.rfind(':') + 1));
+  int relayed = 0;
+  for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+    ::sockaddr_in other{};
+    ::socklen_t length = sizeof other;
+    if (::getpeername(descriptor, reinterpret_cast<::sockaddr*>(&other), &length) != 0) continue;
+    ::sockaddr_in own{};
+    length = sizeof own;
+    ::getsockname(descriptor, reinterpret_cast<::sockaddr*>(&own), &length);
+    if (own.sin_family != AF_INET || ntohs(own.sin_port) != port) continue;
+    ++relayed;
+    int at_once = 0;
+    length = sizeof at_once;
+    ::getsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &at_once, &length);
+    CHECK(at_once != 0);
+  }
+  CHECK(relayed == 2);
 }
 
 TEST_CASE("a lane comes back when its relay has ended it", "[unit]") {
