@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, Callable, Collection, Mapping, Optional, Sequence
 
 from ._memory import Memory, memory_of, number_of
@@ -23,29 +24,56 @@ class ArrayModel:
         self.mean = [memory_of(name, value) for name, value in named_arrays(tensors)]
         self._has_names = isinstance(tensors, Mapping)
         self.buffers: list[Memory] = []
-        self.state = [memory_of(name, value) for name, value in named_arrays(state)] if state else []
+        self.state = [memory_of(name, value) for name, value in named_arrays(state)] if state is not None else []
         self.is_staged = False
+        # Arrays of ended sums, by their names.
+        self._spare: dict[str, Memory] = {}
 
-    def gradient(self, given: Any) -> Sequence[Memory]:
-        """A gradient's arrays in the order of the model's, because the library compares no names."""
+    def gradient(self, given: Any, kept: Collection[str] = ()) -> Sequence[Memory]:
+        """A gradient's arrays with the names of the model's and in their order, as the library takes them."""
         if given is None:
             raise TypeError("reduce(gradient) needs the gradient's arrays, as join() the model's")
-        if not (self._has_names and isinstance(given, Mapping)):
-            return self.part(given, False)
-        arrays = dict(named_arrays(given))
         names = [one.name for one in self.mean]
-        for name in [*names, *arrays]:
-            if name not in arrays or name not in names:
+        if not (self._has_names and isinstance(given, Mapping)):
+            arrays = [value for _, value in named_arrays(given)]
+            if len(arrays) != len(names):
+                raise ValueError(f"the model has {len(names)} arrays, and its gradient {len(arrays)}")
+            return [memory_of(name, value) for name, value in zip(names, arrays)]
+        by_name = dict(named_arrays(given))
+        for name in [*names, *by_name]:
+            if name not in by_name or name not in names:
                 raise ValueError(f"'{name}': either the model or its gradient has no array of this name")
-        return [memory_of(name, arrays[name]) for name in names]
+        return [memory_of(name, by_name[name]) for name in names]
 
     def part(self, given: Any, is_first: bool) -> Sequence[Memory]:
         """Some of a gradient's arrays."""
         return [memory_of(name, value) for name, value in named_arrays(given)]
 
-    def rest(self, given: Collection[str]) -> Sequence[Memory]:
+    def rest(self, given: Collection[str], kept: Collection[str]) -> Sequence[Memory]:
         """Returns nothing, because the loop gives the gradients of all arrays."""
         return []
+
+    def to_sum(self, places: Sequence[Memory]) -> Sequence[Memory]:
+        """Copies of a gradient's arrays, because a loop that is interrupted may refill its own before the sum ends."""
+        return [self._copy_of(one) for one in places]
+
+    def _copy_of(self, place: Memory) -> Memory:
+        spare = self._spare.pop(place.name, None)
+        if spare is None or (spare.type, spare.elements) != (place.type, place.elements):
+            room = (ctypes.c_char * place.bytes)()
+            spare = place._replace(address=ctypes.addressof(room), owner=room)
+        ctypes.memmove(spare.address, place.address, place.bytes)
+        return spare
+
+    def reuse(self, arrays: Sequence[Memory]) -> None:
+        """The library uses these copies no more."""
+        self._spare.update((one.name, one) for one in arrays)
+
+    def let_go(self, arrays: Sequence[Memory]) -> None:
+        """Does nothing: the library sums copies."""
+
+    def has_lent(self, arrays: Sequence[Memory]) -> bool:
+        return False
 
     def give(self) -> None:
         """Does nothing: the peer uses the arrays themselves."""

@@ -1,6 +1,6 @@
 """Finds the memory of arrays and tensors for the C interface.
 
-Nothing is copied: the peer reads and writes the memory itself. So every array must be dense, in
+Nothing is copied here: the library reads and writes the memory itself. So every array must be dense, in
 row-major order, and writable.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from types import MethodType
 from typing import Any, Callable, Iterator
@@ -49,6 +50,8 @@ class StepWatch:
         self.made = 0
         # The mean for a step that is due has values other than zero. Known only after an overflow.
         self._has_mean = False
+        # The settings of each group of parameters with which a step that has overflowed is due.
+        self._settings: list[dict[str, Any]] = []
         self._factor = factor
         self._had_own = "step" in vars(optimizer)
         own = self._own = optimizer.step
@@ -69,15 +72,28 @@ class StepWatch:
         """
         self.is_due, self.made = True, 0
         self._has_mean = has_overflowed and self._has_gradient()
+        groups = self.optimizer.param_groups if has_overflowed else []
+        self._settings = [copy.deepcopy({k: v for k, v in one.items() if k != "params"}) for one in groups]
 
     def step(self) -> None:
-        """Makes the step that a scaler has left out."""
+        """Makes the step that a scaler has left out.
+
+        A schedule may have prepared the next step since. The step is made with the settings that the other peers used.
+        """
         if self._has_mean and not self._has_gradient():
             raise RuntimeError(
                 "the gradients were cleared before vine.step(), which makes the step that the scaler has left out: "
                 "call optimizer.zero_grad() after vine.step()"
             )
-        self.optimizer.step()
+        groups = self.optimizer.param_groups
+        later = [dict(group) for group in groups]
+        try:
+            for group, settings in zip(groups, self._settings):
+                group.update(settings)
+            self.optimizer.step()
+        finally:
+            for group, settings in zip(groups, later):
+                group.update(settings)
 
     def _has_gradient(self) -> bool:
         parameters = (p for group in self.optimizer.param_groups for p in group["params"])

@@ -49,6 +49,7 @@ class Buckets:
         self.forget()
 
     def forget(self) -> None:
+        self._futures = []
         self._means = []
         self._versions = []
 
@@ -64,7 +65,7 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
     The loop calls `vine.reduce()` after backward as always, which then returns the outcome of the
     sum. All backward passes of a step but the last are under `ddp.no_sync()`.
     """
-    if vine._summed is not None:
+    if vine._sum.is_ahead:
         raise ValueError(
             "the step's gradient has been summed: call vine.reduce() after backward, and put all "
             "backward passes of a step but the last under ddp.no_sync()"
@@ -73,13 +74,20 @@ def comm_hook(vine, bucket):  # type: ignore[no-untyped-def]
     if buckets is None:
         raise ValueError("comm_hook: join() was given arrays; give it the module")
     future = buckets.add(bucket)
-    if vine._takes_gradient:
-        vine.reduce_begin(_gradients(vine, bucket))
-    if bucket.is_last():
+    try:
         if vine._takes_gradient:
+            vine.reduce_begin(_gradients(vine, bucket))
+        if bucket.is_last() and vine._takes_gradient:
             # Nothing is left that could be computed during the sum.
-            vine._summed = vine._end_parts(1, 0.0)
+            vine._end_within_backward()
+    except BaseException:
+        buckets.forget()
+        raise
+    if bucket.is_last():
         buckets.end()
+        # Where nothing is summed, reduce() takes nothing over.
+        if not vine._sum.is_ahead:
+            buckets.forget()
     return future
 
 
@@ -153,7 +161,7 @@ class Overlap:
         for name in changed:
             self._refuse_change(name)
         # DistributedDataParallel hands over the gradients itself.
-        self._is_on = not changed and self._vine._summed is None
+        self._is_on = not changed and not self._vine._sum.is_ahead
         for name, count in self._count.items():
             self._most[name] = max(count, self._most.get(name, 0))
         self._count, self._seen, self._sizes, self._given = {}, {}, {}, set()

@@ -83,11 +83,9 @@ class Sampler:
         epochs, rest = divmod(batches - first, per_epoch)
         return (epoch + 1 + epochs) * self._part + rest * self._batch
 
-    def _advance(self, batches: int) -> int:
-        """Notes that a step with these batches is over, and returns the position."""
-        if not self._is_leased:
-            self.position = self._after(self.position, batches)
-        return self.position
+    def _after_step(self, batches: int) -> int:
+        """The position after a step with these batches."""
+        return self.position if self._is_leased else self._after(self.position, batches)
 
     def _indices(self, position: int, batch: list[int]) -> c.Info:
         info = c.Info(size=ctypes.sizeof(c.Info))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import operator
 import os
 from typing import (
     Any,
@@ -44,6 +45,58 @@ class Reduced(NamedTuple):
     samples: int
     #: The model was replaced by a newer one: compute the gradient again and call `reduce` again.
     again: bool
+
+
+_ARE_CHANGED = (
+    "the step's gradient has been summed, and its arrays now hold other values: call vine.step() after each sum, or "
+    "give each try of a step arrays of its own, for a module by optimizer.zero_grad(set_to_none=True)"
+)
+
+
+class _Sum:
+    """One step's sum, from the first part of the gradient to the end of the step.
+
+    A loop may begin the step again after an exception, and is then given the same mean.
+    """
+
+    def __init__(self) -> None:
+        # Lists of arrays that the library reads, and in which it leaves the mean. They may be the loop's.
+        self.lists: list[TensorList] = []
+        # Arrays that the loop has handed over in parts in the present try of the step, and to which the mean goes.
+        self.places: list[Memory] = []
+        # The library has the whole gradient.
+        self.is_begun = False
+        # The versions of PyTorch's tensors when the sum began. Later ones show that the loop has changed the mean.
+        self.versions: list[int] = []
+        # The result, once it is known.
+        self.found: Optional[Reduced] = None
+        # The sum has ended within backward, and `reduce` has yet to return the result.
+        self.is_ahead = False
+        # The loop has the result.
+        self.is_told = False
+        # The try that gave the gradient may be over, so the loop may have other arrays.
+        self.is_repeated = False
+
+    @property
+    def arrays(self) -> list[Memory]:
+        return [one for given in self.lists for one in given.memory]
+
+    @property
+    def names(self) -> set[str]:
+        return {one.name for one in self.arrays}
+
+    def versions_now(self) -> list[int]:
+        return [getattr(one.owner, "_version", 0) for one in self.arrays]
+
+
+def _count(samples: Any) -> int:
+    try:
+        count = operator.index(samples)
+    except TypeError:
+        raise TypeError(f"samples must be a whole number, not {samples!r}") from None
+    if count < 0:
+        raise ValueError(f"samples must be at least 0, not {count}")
+    return count
 
 
 def _toml(value: Any) -> str:
@@ -101,22 +154,7 @@ class Vine(Peer):
         self._tensors = tensors
         self._copies = copies
         self._is_pending = True
-        self._gradient: Optional[TensorList] = None
-        # Parts of the step's gradient that were handed over, and the names in them. The peer uses the memory until
-        # their sum is ready.
-        self._parts: list[TensorList] = []
-        self._handed_over: set[str] = set()
-        # The result of a sum that ended during backward, until `reduce` returns it.
-        self._summed: Optional[Reduced] = None
-        # The arrays of a sum under way.
-        self._summing: list[Memory] = []
-        # The arrays that hold the step's mean gradient, and the result of its sum. A loop that repeats the step after
-        # an exception gets the same mean again.
-        self._mean: Optional[tuple[list[Memory], Reduced]] = None
-        # The mean has just been written, so the loop cannot have changed its arrays.
-        self._is_fresh = False
-        # A sum that was interrupted has replaced the model, which the next call has to say.
-        self._was_replaced = False
+        self._sum = _Sum()
         # The warning about a repeated mean has been given.
         self._has_repeated = False
         self._steps_to_check = 1
@@ -142,13 +180,14 @@ class Vine(Peer):
         If the optimiser has made no step, as when a gradient scaler found an overflow, `skipped_steps` counts it, and
         the first time a warning is logged.
         """
+        samples = _count(samples)
         self._finish()
         if self._is_over:
             return False
-        if self._summed is not None:
+        if self._sum.is_ahead or (self._sum.found is not None and not self._sum.is_told):
             raise ValueError(
-                "the gradient was summed during backward, but the result of the sum was not read: "
-                "call reduce() before optimizer.step(), and repeat the step if it says `again`"
+                "the gradient was summed, but the result of the sum was not read: call reduce() before "
+                "optimizer.step(), and repeat the step if it says `again`"
             )
         self._steps_to_check -= 1
         if self._steps_to_check == 0:
@@ -157,21 +196,31 @@ class Vine(Peer):
         rate = self._model.learning_rate()
         if rate is not None:
             self.set_learning_rate(rate)
+        number = self._model.loss(loss)
+        self._note_skip()
+        position = 0
         if self._sampler is not None:
             # A loop without until_over() takes one batch for each step.
-            position = self._sampler._advance(self._given or 1)
+            position = self._sampler._after_step(self._given or 1)
             c.checked(c.library().gv_set_position(self._handle, position))
-        self._given = 0
-        self._turn += 1
-        self._note_skip()
-        number = self._model.loss(loss)
         self._model.give()
-        result = self._begin(c.library().gv_step, samples, number)
-        if self._is_pending:
-            self._forget_mean()
+        try:
+            result = self._begin(c.library().gv_step, samples, number)
+        finally:
+            # A step that was refused has used up no data.
+            if self._is_pending:
+                self._end_step(position)
         goes_on = self._wait(result)
         self._take()
         return goes_on
+
+    def _end_step(self, position: int) -> None:
+        """Notes that the library has accepted the step."""
+        if self._sampler is not None:
+            self._sampler.position = position
+        self._given = 0
+        self._turn += 1
+        self._begin_next_sum()
 
     def reduce(
         self, gradient: Any = None, samples: int = 1, loss: Any = 0.0, scaler: Any = None
@@ -188,16 +237,18 @@ class Vine(Peer):
 
         A step has one sum. If an exception, such as that of Ctrl-C, interrupts this call or comes before the
         optimiser's step, and the loop begins the step again, the step's mean is given again, and the new gradient is
-        not used. The new gradient then needs arrays of its own, unless this call was interrupted.
+        not used. A module's new gradients then need memory of their own, so clear them by
+        `optimizer.zero_grad(set_to_none=True)`; an interrupted call has done so.
 
         `scaler` is the GradScaler that has scaled the loss. It unscales the gradients, also in gossip, unless the loop
         has done so. A gradient that has overflowed is removed. Where peers sum gradients it counts as zeros instead,
         and the optimiser makes the step with the mean of all even if `scaler.step()` leaves it out.
         """
+        samples = _count(samples)
         self._finish()
         if scaler is None:
             return self._reduce(gradient, samples, loss)
-        if self._summed is not None or self._handed_over:
+        if self._sum.places:
             raise ValueError("a gradient with a scaler is summed after backward: it must be unscaled first")
         is_due = self._takes_gradient
         self._has_overflowed = self._model.unscale(scaler, is_summed=is_due)
@@ -215,23 +266,19 @@ class Vine(Peer):
         return found
 
     def _reduce(self, gradient: Any, samples: int, loss: Any) -> Reduced:
-        if self._summed is not None:
-            found, self._summed = self._summed, None
-            return self._take_over(found)
-        if self._handed_over and gradient is None:
-            return self.reduce_end(samples, loss)
         if not self._takes_gradient:
             return Reduced(0, False)
-        if self._was_replaced:
-            return self._tell_replaced()
-        if self._mean is not None:
-            return self._take_over(self._give_again(lambda: self._model.gradient(gradient)))
-        # It must stay alive until the call is over, even if Ctrl-C interrupts the wait.
-        given = self._gradient = TensorList(self._model.gradient(gradient))
-        result = self._begin_sum(
-            given.memory, c.library().gv_reduce, given.array, given.count, samples, number_of(loss)
-        )
-        return self._take_over(self._reduced(result))
+        if self._sum.is_ahead:
+            return self._tell(None)
+        if self._sum.places and gradient is None:
+            return self.reduce_end(samples, loss)
+        number = number_of(loss)
+        places = self._model.gradient(gradient, self._sum.names)
+        if self._sum.found is None:
+            given = TensorList(self._model.to_sum(places))
+            call = c.library().gv_reduce
+            self._sum_up([given], call, given.array, given.count, samples, number)
+        return self._tell(places)
 
     def reduce_begin(self, part: Any) -> None:
         """Hands over a part of the gradient, which is summed while you compute the rest.
@@ -242,86 +289,147 @@ class Vine(Peer):
         nothing.
         """
         self._finish()
-        if not self._takes_gradient or self._was_replaced:
+        if not self._takes_gradient:
             return
-        self._hand_over(self._model.part(part, is_first=not self._handed_over))
+        is_first = self._sum.found is None and not self._sum.places
+        self._hand_over(self._model.part(part, is_first))
 
     def reduce_end(self, samples: int = 1, loss: Any = 0.0) -> Reduced:
         """Waits for the sum of a gradient in parts, and replaces each part by the mean of all peers'.
 
         All arrays must have been handed over. For a module, those that were not are taken from its
-        parameters' gradients, as `reduce` does. With `again`, hand over all parts again.
+        parameters' gradients, as `reduce` does. A parameter whose gradient is no longer the one that was
+        handed over gets the mean, too. With `again`, hand over all parts again.
         """
+        samples = _count(samples)
         self._finish()
         if not self._takes_gradient:
             return Reduced(0, False)
-        return self._take_over(self._end_parts(samples, loss))
+        self._end_parts(samples, number_of(loss))
+        # An exception may have come after the first parts, so that the module has other gradients since.
+        return self._tell([*self._sum.places, *self._model.rest((), self._sum.names)])
 
     @property
     def _takes_gradient(self) -> bool:
         """True if the step has a sum, which may have been made already."""
-        return not self._is_over and (self._mean is not None or self.needs_gradient)
+        return not self._is_over and (self._sum.found is not None or self.needs_gradient)
 
     def _hand_over(self, memory: Sequence[Memory]) -> None:
-        given = TensorList(memory)
+        if self._sum.found is not None:
+            # The step has been summed. An array with a new gradient no longer holds the mean.
+            own = {one.address for one in self._sum.arrays}
+            if any(one.address in own for one in memory):
+                raise ValueError(_ARE_CHANGED)
+            self._sum.places += memory
+            return
+        given = TensorList(self._model.to_sum(memory))
+        places = self._sum.places
         # It stays in use even if the rest is interrupted.
-        self._parts.append(given)
-        if self._mean is None:
-            result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
-            if result == c.WRONG_ARGUMENT:
-                self._parts.remove(given)
-            self._is_over = self._is_over or c.checked(result) == c.OVER
-        self._handed_over.update(one.name for one in memory)
+        self._sum.lists.append(given)
+        self._sum.places = [*places, *memory]
+        result = c.library().gv_reduce_begin(self._handle, given.array, given.count)
+        if result == c.WRONG_ARGUMENT:
+            self._sum.lists.remove(given)
+            self._sum.places = places
+        if c.checked(result) == c.OVER:
+            self._is_over = True
+            self._note_found()
 
-    def _end_parts(self, samples: int, loss: Any) -> Reduced:
-        if self._was_replaced:
-            return self._tell_replaced()
-        if self._mean is not None:
-            return self._give_again(self._all_parts)
-        rest = self._model.rest(self._handed_over)
+    def _end_parts(self, samples: int, loss: float) -> None:
+        """Sums a gradient in parts, unless the step's gradient has been summed."""
+        given = {one.name for one in self._sum.places}
+        rest = self._model.rest(given, self._sum.names)
+        if self._sum.found is not None:
+            self._sum.places += rest
+            return
         if rest:
             self._hand_over(rest)
-        if self._is_over:
-            return Reduced(0, False)
-        memory = [one for part in self._parts for one in part.memory]
-        result = self._begin_sum(memory, c.library().gv_reduce_end, samples, number_of(loss))
-        return self._reduced(result)
+        if not self._is_over:
+            self._sum_up([], c.library().gv_reduce_end, samples, loss)
 
-    def _all_parts(self) -> list[Memory]:
-        """The arrays of a gradient that was given in parts although the step's sum has been made."""
-        memory = [one for part in self._parts for one in part.memory]
-        memory += self._model.rest(self._handed_over)
-        self._parts, self._handed_over = [], set()
-        return memory
+    def _end_within_backward(self) -> None:
+        """Sums a gradient whose last part was handed over. Only `reduce` tells the loop of the result."""
+        self._end_parts(1, 0.0)
+        if self._has_mean:
+            self._write_mean(self._sum.places)
+        self._sum.is_ahead = True
 
-    def _tell_replaced(self) -> Reduced:
-        """What the interrupted sum would have returned: the gradient is of a model that was replaced since."""
-        self._was_replaced = False
-        self._parts, self._handed_over = [], set()
-        return Reduced(0, True)
+    def _sum_up(self, lists: list[TensorList], call: Any, *arguments: Any) -> None:
+        """Begins the sum of what these lists and the parts hold, and waits for its end."""
+        step = self._sum
+        parts = step.lists
+        step.lists = parts + lists
+        step.is_begun, step.versions = True, step.versions_now()
+        try:
+            try:
+                result = self._begin(call, *arguments)
+            finally:
+                if not self._is_pending:
+                    # The call was refused. The parts are still in use, and can be completed.
+                    step.is_begun, step.lists = False, parts
+            self._wait(result)
+            self._note_found()
+        except BaseException:
+            if step.is_begun:
+                self._let_go()
+            raise
 
-    def _give_again(self, gradient: Callable[[], Sequence[Memory]]) -> Reduced:
-        """Writes the step's mean to the arrays of a gradient that the loop has computed again."""
-        assert self._mean is not None
-        memory, found = self._mean
-        if self._watch is not None and self._watch.made:
-            raise RuntimeError("the optimiser has made this step already: call vine.step() before the next gradient")
-        # A gradient from GPUs is copied to the same arrays as before, so the mean is read first.
-        means = [ctypes.string_at(one.address, one.bytes) for one in memory]
-        given = list(gradient())
-        by_name = {one.name: one for one in given}
-        has_names = all(one.name in by_name for one in memory)
-        places = [by_name[one.name] for one in memory] if has_names else given
-        if [(one.type, one.elements) for one in places] != [(one.type, one.elements) for one in memory]:
+    def _let_go(self) -> None:
+        """Takes the arrays of a sum from the loop, which may refill its own before the sum ends."""
+        self._sum.is_repeated, self._sum.places = True, []
+        self._model.let_go(self._sum.arrays)
+
+    def _note_found(self) -> None:
+        samples, again = int(self._info.samples), bool(self._info.again)
+        self._sum.found = Reduced(0, False) if self._is_over else Reduced(samples, again)
+
+    @property
+    def _has_mean(self) -> bool:
+        found = self._sum.found
+        return found is not None and not found.again and not self._is_over
+
+    def _tell(self, places: Optional[Sequence[Memory]]) -> Reduced:
+        """Returns the result of the step's sum, and gives the loop what came with it.
+
+        The mean goes to these arrays. With None they have it.
+        """
+        found = self._sum.found
+        assert found is not None
+        if not self._has_mean:
+            self._model.take()
+        elif places is not None:
+            self._write_mean(places)
+        self._model.took(self._is_over, found.again)
+        self._sum.is_told = self._sum.is_repeated = True
+        self._sum.is_ahead, self._sum.places = False, []
+        if found.again:
+            self._turn += 1
+            self._begin_next_sum()
+        self._copies.hand_over()
+        return found
+
+    def _write_mean(self, places: Sequence[Memory]) -> None:
+        """Copies the mean to the arrays of the step's present try, if they are not those that were summed."""
+        by_name = {one.name: one for one in self._sum.arrays}
+        wanted = {name: (one.type, one.elements) for name, one in by_name.items()}
+        if {one.name: (one.type, one.elements) for one in places} != wanted:
             raise ValueError(
                 "the step's gradient was summed before an exception: give arrays of the same sizes and types again"
             )
-        own = {one.address for one in memory}
-        if not self._is_fresh and not self._model.is_staged and any(one.address in own for one in places):
-            raise ValueError(
-                "the step's gradient has been summed, and its arrays now hold other values: call vine.step() after "
-                "each sum, or give each try of a step arrays of its own"
-            )
+        if self._sum.is_repeated:
+            self._check_repetition()
+        self._sum.is_repeated = True
+        for place in places:
+            mean = by_name[place.name]
+            if place.address != mean.address:
+                ctypes.memmove(place.address, mean.address, mean.bytes)
+
+    def _check_repetition(self) -> None:
+        """Raises if the loop cannot have the step's mean again, and says once that it has."""
+        if self._watch is not None and self._watch.made:
+            raise RuntimeError("the optimiser has made this step already: call vine.step() before the next gradient")
+        if self._model.has_lent(self._sum.arrays) or self._sum.versions != self._sum.versions_now():
+            raise ValueError(_ARE_CHANGED)
         if not self._has_repeated:
             self._has_repeated = True
             _log.warning(
@@ -330,60 +438,21 @@ class Vine(Peer):
                 "sum. It is said once.",
                 self.steps + 1,
             )
-        for place, mean in zip(places, means):
-            ctypes.memmove(place.address, mean, len(mean))
-        self._mean = (places, found)
-        self._is_fresh = False
-        return found
 
-    def _forget_mean(self) -> None:
-        self._mean = None
-        self._is_fresh = self._was_replaced = False
-
-    def _begin_sum(self, memory: list[Memory], call: Any, *arguments: Any) -> int:
-        """Begins a sum, whose mean will be in these arrays."""
-        self._summing = memory
-        return self._begin(call, *arguments)
+    def _begin_next_sum(self) -> None:
+        self._model.reuse(self._sum.arrays)
+        self._sum = _Sum()
 
     def _begin(self, call: Any, *arguments: Any) -> int:
-        """Makes a call that may become pending.
-
-        A call that is refused has changed nothing: parts of a gradient that were handed over stay
-        in use, and can be completed.
-        """
+        """Makes a call that may become pending. A call that is refused has changed nothing."""
         self._is_pending = True
-        result = call(self._handle, *arguments, ctypes.byref(self._info))
+        try:
+            result = call(self._handle, *arguments, ctypes.byref(self._info))
+        except ctypes.ArgumentError:
+            self._is_pending = False
+            raise
         self._is_pending = result != c.WRONG_ARGUMENT
-        if not self._is_pending:
-            self._summing = []
         return int(result)
-
-    def _reduced(self, result: int) -> Reduced:
-        """Waits for a sum that has this result so far."""
-        self._wait(result)
-        return self._end_sum()
-
-    def _end_sum(self) -> Reduced:
-        """The result of a sum for which the loop no longer waits. Keeps its mean until the step is over."""
-        memory, self._summing = self._summing, []
-        self._gradient = None
-        self._parts = []
-        self._handed_over = set()
-        if self._is_over:
-            return Reduced(0, False)
-        found = Reduced(int(self._info.samples), bool(self._info.again))
-        if not found.again:
-            self._mean = (memory, found)
-        return found
-
-    def _take_over(self, found: Reduced) -> Reduced:
-        """Writes changes of a sum, other than those in the gradients' own memory, to the model."""
-        self._turn += found.again
-        if found.again or self._is_over:
-            self._model.take()
-        self._model.took(self._is_over, found.again)
-        self._copies.hand_over()
-        return found
 
     def _take(self) -> None:
         """Gives the loop what the peer may have changed besides the parameters."""
@@ -497,14 +566,13 @@ class Vine(Peer):
         """Waits for the end of a call that Ctrl-C has interrupted. The result of a sum is kept for the next one."""
         if self._is_pending and not self._is_over:
             self._wait(c.PENDING)
-            if not self._summing:
-                self._forget_mean()
+            if not self._sum.is_begun:
                 self._take()
-                return
-            self._was_replaced = self._end_sum().again
-            self._is_fresh = self._mean is not None
-            if self._is_over:
-                self._model.took(True, False)
+        if self._sum.is_begun and self._sum.found is None:
+            self._note_found()
+        # A sum may have ended training while nothing waited for it.
+        if self._is_over and self._sum.found is not None and not self._sum.is_told:
+            self._tell(None)
 
     def _wait(self, result: int) -> bool:
         """Waits until a call is no longer pending. Returns False if training is over."""

@@ -6,6 +6,7 @@ Works with PyTorch 1.13 and later.
 from __future__ import annotations
 
 import contextlib
+import logging
 from typing import Any, Callable, Collection, Iterable, Iterator, Optional, Sequence
 
 import torch
@@ -19,6 +20,8 @@ from ._staging import LateLoss, Stage, is_staged, note_loops
 from ._vine import Vine
 
 __all__ = ["ModuleModel", "attached", "comm_hook", "scheduler"]
+
+_log = logging.getLogger("grapevine")
 
 # Optimisers whose state can be made before the first step, by a step with a gradient of zeros.
 _KNOWN_OPTIMIZERS = ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adadelta")
@@ -128,6 +131,11 @@ class ModuleModel:
         self._copies = [
             (n, b if is_staged(b) else b.detach().clone().contiguous()) for n, b in self._averaged
         ]
+        # And sums have copies, because the mean is needed again if a loop repeats a step.
+        self._summed = [
+            (n, b if is_staged(b) else b.detach().clone(memory_format=torch.contiguous_format))
+            for n, b in self._averaged
+        ]
         model = _Part(self._parameters + self._copies)
         self.mean = model.memory[: len(self._parameters)]
         self.buffers = model.memory[len(self._parameters) :]
@@ -136,12 +144,14 @@ class ModuleModel:
         if optimizer is not None:
             _prepare_state(optimizer)
             kept += _state_of(optimizer)
-        other = _Part(kept + (named_arrays(state) if state else []))
+        other = _Part(kept + (named_arrays(state) if state is not None else []))
         self.state = other.memory
         self.is_staged = model.is_staged or other.is_staged
         self._parts = {c.MEAN: model, c.STATE: other}
         note_loops()
         self._places = self._addresses()
+        # The warning about state that was made later has been given.
+        self._has_warned = False
         # A peer that begins with further parameters in its optimiser, of a module that does not join, keeps them to
         # itself. Parameters that are made later are likelier a mistake.
         self._known = {*module.parameters(), *(parameter for _, parameter in self._optimized())}
@@ -149,7 +159,7 @@ class ModuleModel:
         self._late_loss = LateLoss()
         self._zeros: dict[str, torch.Tensor] = {}
         # Parameters without a gradient, and where their mean will be.
-        self._without: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        self._without: dict[str, tuple[torch.nn.Parameter, torch.Tensor]] = {}
         #: The names of parameters, and the buckets that DistributedDataParallel hands over.
         self.names = {parameter: name for name, parameter in self._parameters}
         self.buckets = Buckets()
@@ -158,33 +168,47 @@ class ModuleModel:
         """Copies the model or the state from GPUs to the memory that the peer sees, or back."""
         self._parts[role].copy(direction)
 
-    def gradient(self, given: Any) -> Sequence[Memory]:
-        """The gradients and the buffers themselves, which are averaged too."""
+    def gradient(self, given: Any, kept: Collection[str] = ()) -> Sequence[Memory]:
+        """The gradients themselves, and copies of the buffers, which are averaged too.
+
+        What the package has for an array that is `kept` keeps its values: the library uses it, or has left the mean
+        there.
+        """
         if given is not None:
             raise TypeError("reduce() takes the gradients of the module's parameters itself")
         for name, parameter in self._parameters:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 raise ValueError(f"'{name}': its gradient is sparse; use a layer with a dense one")
-        staged = iter(self._staged_gradients())
+        # Gradients on a GPU are not summed in parts.
+        staged = iter(self._staged_gradients(is_kept=len(kept) > 0))
         memory = []
-        self._without = []
+        self._without = {}
         for name, parameter in self._parameters:
             gradient = parameter.grad
             if is_staged(parameter):
                 host = next(staged)
             elif gradient is None:
-                host = self._zeros.setdefault(name, torch.zeros_like(parameter.data)).zero_()
+                host = self._zeros.setdefault(name, torch.zeros_like(parameter.data))
+                if name not in kept:
+                    host.zero_()
             else:
                 host = parameter.grad = gradient.contiguous()
             if gradient is None:
-                self._without.append((parameter, host))
+                self._without[name] = (parameter, host)
             memory.append(memory_of(name, host))
+        self._copy_buffers(kept)
         return memory + [
-            memory_of(name, next(staged) if is_staged(buffer) else buffer)
-            for name, buffer in self._averaged
+            memory_of(name, next(staged) if is_staged(copy) else copy) for name, copy in self._summed
         ]
 
-    def _staged_gradients(self) -> Sequence[torch.Tensor]:
+    def _copy_buffers(self, kept: Collection[str]) -> None:
+        """Copies buffers for the sum."""
+        with torch.no_grad():
+            for (name, buffer), (_, copy) in zip(self._averaged, self._summed):
+                if copy is not buffer and name not in kept:
+                    copy.copy_(buffer)
+
+    def _staged_gradients(self, is_kept: bool) -> Sequence[torch.Tensor]:
         """Copies gradients and buffers that are on GPUs to the host."""
         if not self.is_staged:
             return ()
@@ -193,7 +217,8 @@ class ModuleModel:
             tensors = [parameter.detach() for _, parameter in self._parameters]
             tensors += [buffer for _, buffer in self._averaged]
             self._gradients = Stage([tensor for tensor in tensors if is_staged(tensor)])
-        self._gradients.out(self._on_gpus())
+        if not is_kept:
+            self._gradients.out(self._on_gpus())
         return self._gradients.hosts
 
     def _on_gpus(self) -> list[Optional[torch.Tensor]]:
@@ -209,12 +234,36 @@ class ModuleModel:
             )
         memory = [memory_of(name, gradient) for name, gradient in named_arrays(given)]
         if is_first:
-            memory += [memory_of(name, buffer) for name, buffer in self._averaged]
+            self._copy_buffers(())
+            memory += [memory_of(name, copy) for name, copy in self._summed]
         return memory
 
-    def rest(self, given: Collection[str]) -> Sequence[Memory]:
+    def rest(self, given: Collection[str], kept: Collection[str]) -> Sequence[Memory]:
         """The gradients that were not given in parts."""
-        return [memory for memory in self.gradient(None) if memory.name not in given]
+        rest = [memory for memory in self.gradient(None, kept) if memory.name not in given]
+        self._without = {name: one for name, one in self._without.items() if name not in given}
+        return rest
+
+    def to_sum(self, places: Sequence[Memory]) -> Sequence[Memory]:
+        """The gradients' own memory."""
+        return places
+
+    def reuse(self, arrays: Sequence[Memory]) -> None:
+        """Does nothing: the arrays are the module's."""
+
+    def let_go(self, arrays: Sequence[Memory]) -> None:
+        """Removes the gradients that have this memory, so that backward makes others."""
+        for parameter in self._lent(arrays):
+            parameter.grad = None
+
+    def has_lent(self, arrays: Sequence[Memory]) -> bool:
+        """True if some of these arrays are gradients at present."""
+        return len(self._lent(arrays)) > 0
+
+    def _lent(self, arrays: Sequence[Memory]) -> list[torch.nn.Parameter]:
+        addresses = {one.address for one in arrays}
+        present = [(p, p.grad) for _, p in self._parameters if p.grad is not None]
+        return [p for p, gradient in present if not gradient.is_sparse and gradient.data_ptr() in addresses]
 
     def give(self) -> None:
         """Copies the buffers for the peer."""
@@ -241,11 +290,18 @@ class ModuleModel:
             for _, parameter in self._parameters:
                 parameter.grad = None
             return
-        # If the model was replaced, its buffers are those of the new model.
-        if self._gradients is not None and not again:
+        if again:
+            # The buffers are those of the new model, and there is no mean.
+            self.buckets.forget()
+            return
+        if self._gradients is not None:
             self._gradients.into(self._on_gpus())
+        with torch.no_grad():
+            for (_, buffer), (_, copy) in zip(self._averaged, self._summed):
+                if copy is not buffer:
+                    buffer.copy_(copy)
         self.buckets.take_over()
-        for parameter, mean in self._without:
+        for parameter, mean in self._without.values():
             if parameter.requires_grad and bool(mean.any()):
                 parameter.grad = mean.to(parameter.device, copy=True)
 
@@ -270,6 +326,16 @@ class ModuleModel:
                     f"'{name}' was made after join(), so no peer averages it; make all "
                     "parameters before the module joins, or leave and join again"
                 )
+        late = [name for name in now if name not in self._places]
+        if late and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "'%s' and %d more tensors of the optimiser's state were made after join(), so they are neither in "
+                "checkpoints nor sent to newcomers: leave and join again, or give join() state=(get, set). It is said "
+                "once.",
+                late[0],
+                len(late) - 1,
+            )
 
     def _optimized(self) -> list[tuple[str, Any]]:
         """The parameters of the optimiser, each named by its place."""
@@ -380,3 +446,5 @@ def attached(
         optimizer.step = own_step  # type: ignore[method-assign]
         if watch is not None:
             watch.remove()
+        # A loop that ends within a step may begin it again, and clear its gradients in place.
+        vine._model.let_go(vine._sum.arrays)

@@ -406,6 +406,66 @@ class InterruptedTest(FolderTest):
         for value in said[0]["x"]:
             self.assertAlmostEqual(value, 1 - 0.75**20, places=5)
 
+    def join(self, x, **more):
+        return grapevine.join(None, {"x": x}, run__mode="allreduce", run__steps=1000, **self.alone(), **more)
+
+    def test_a_loop_may_refill_its_arrays_after_ctrl_c_and_is_given_the_mean(self):
+        x, gradient = array.array("f", [0.0] * 4), array.array("f", [1.0] * 4)
+        with self.join(x) as vine:
+            self.assert_ctrl_c_ends_the_call(lambda: vine.reduce({"x": gradient}))
+            with self.assertRaisesRegex(ValueError, "the result of the sum was not read"):
+                vine.step()
+            gradient[:] = array.array("f", [9.0] * 4)
+            self.assertFalse(vine.reduce({"x": gradient}).again)
+            self.assertEqual(list(gradient), [1.0] * 4)
+            self.assertTrue(vine.step())
+            # The next step has a sum of its own.
+            gradient[:] = array.array("f", [5.0] * 4)
+            self.assertFalse(vine.reduce({"x": gradient}).again)
+            self.assertEqual(list(gradient), [5.0] * 4)
+            self.assertTrue(vine.step())
+
+    def test_parts_may_be_refilled_after_ctrl_c(self):
+        gradient = array.array("f", [1.0] * 4)
+        with self.join(array.array("f", [0.0] * 4)) as vine:
+            vine.reduce_begin({"x": gradient})
+            self.assert_ctrl_c_ends_the_call(vine.reduce_end)
+            gradient[:] = array.array("f", [9.0] * 4)
+            vine.reduce_begin({"x": gradient})
+            self.assertFalse(vine.reduce_end().again)
+            self.assertEqual(list(gradient), [1.0] * 4)
+            self.assertTrue(vine.step())
+
+    def test_samples_that_are_no_count_are_refused_and_change_nothing(self):
+        class Three:
+            def __index__(self):
+                return 3
+
+        gradient = array.array("f", [1.0] * 4)
+        with self.join(array.array("f", [0.0] * 4)) as vine:
+            for wrong, error, why in (
+                (2.0, TypeError, "a whole number, not 2.0"),
+                ("2", TypeError, "a whole number, not '2'"),
+                (-1, ValueError, "at least 0, not -1"),
+            ):
+                for call in (lambda: vine.reduce({"x": gradient}, samples=wrong),
+                             lambda: vine.reduce_end(samples=wrong), lambda: vine.step(samples=wrong)):  # fmt: skip
+                    with self.assertRaisesRegex(error, f"samples must be {why}"):
+                        call()
+            self.assertFalse(vine.reduce({"x": gradient}, samples=Three()).again)
+            self.assertTrue(vine.step(samples=Three()))
+
+    def test_a_call_that_ctypes_refuses_leaves_nothing_pending(self):
+        gradient = array.array("f", [1.0] * 4)
+        with self.join(array.array("f", [0.0] * 4)) as vine:
+            unchecked = unittest.mock.patch.object(grapevine._vine, "_count", lambda samples: samples)
+            with unchecked, self.assertRaises(ctypes.ArgumentError):
+                vine.reduce({"x": gradient}, samples=2.0)
+            gradient[:] = array.array("f", [9.0] * 4)
+            self.assertFalse(vine.reduce({"x": gradient}).again)
+            self.assertEqual(list(gradient), [9.0] * 4)
+            self.assertTrue(vine.step())
+
 
 class KilledTest(Swarms):
     def assert_done_without(self, way):

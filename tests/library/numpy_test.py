@@ -12,6 +12,19 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 
 class NumPyTest(FolderTest):
+    def test_state_may_be_one_array_of_any_length(self):
+        given = self.alone()
+        for length in (1, 3):
+            with self.subTest(length):
+                x, state = np.zeros(2, np.float32), np.zeros(length, np.float32)
+                with grapevine.join(None, {"x": x}, state=state, run__steps=100, **given) as vine:
+                    for _ in range(5):
+                        state += 1
+                        vine.step()
+                state[:] = 0
+                with grapevine.join(None, {"x": x}, state=state, run__steps=100, resume=True, **given):
+                    np.testing.assert_array_equal(state, 5)
+
     def refused(self, value):
         with self.assertRaises(ValueError) as caught:
             grapevine.join(None, {"w": value})

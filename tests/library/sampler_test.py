@@ -60,6 +60,17 @@ class SamplerTest(FolderTest):
                 parts += [index for batch in batches for index in batch]
         self.assertEqual(sorted(parts), list(range(100)))
 
+    def test_a_step_that_is_refused_uses_up_no_batch(self):
+        with self.join(run__mode="allreduce") as vine:
+            sampler = vine.sampler(64, batch=8)
+            for _ in range(2):
+                with self.assertRaisesRegex(ValueError, "call reduce"):
+                    vine.step()
+                self.assertEqual(sampler.position, 0)
+            vine.reduce([array.array("f", [0.0])])
+            self.assertTrue(vine.step())
+            self.assertEqual(sampler.position, 8)
+
     def test_it_goes_on_exactly_after_a_restart(self):
         with self.join() as vine:
             wanted = []

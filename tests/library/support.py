@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -74,6 +75,12 @@ class FolderTest(unittest.TestCase):
             wait()
         self.assertLess(time.monotonic() - sent[0], 2)
         timer.join()
+
+    def assert_ctrl_c_ends_the_call(self, call):
+        """Interrupts the next wait of a peer in this process, whose library has made the call by then."""
+        interrupted = unittest.mock.patch("grapevine.Vine._wait", side_effect=KeyboardInterrupt)
+        with interrupted, self.assertRaises(KeyboardInterrupt):
+            call()
 
     def make_keys(self, peers):
         """Makes a key for each peer, and one allow-list of all keys."""

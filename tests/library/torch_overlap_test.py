@@ -2,6 +2,7 @@
 
 import json
 import unittest
+import unittest.mock
 
 from forked_peers import ForkedPeers
 from support import HERE, WATCHFUL, FolderTest
@@ -67,8 +68,8 @@ class OverlapAloneTest(FolderTest):
             **self.alone(),
         )
 
-    def backward(self, model):
-        x, y = batches()[0]
+    def backward(self, model, batch=0):
+        x, y = batches()[batch]
         CRITERION(model(x), y).backward()
 
     def distributed(self, vine):
@@ -117,11 +118,92 @@ class OverlapAloneTest(FolderTest):
             with self.assertRaisesRegex(Exception, "under ddp.no_sync"):
                 self.backward(ddp)
 
+    def test_a_step_summed_within_backward_can_be_repeated_with_other_buckets(self):
+        for is_interrupted in (False, True):
+            with self.subTest(is_interrupted=is_interrupted):
+                self.setUp()
+                with self.join() as vine:
+                    self.repeat_in_buckets(vine, is_interrupted)
+                self.end_group()
+
+    def test_buckets_that_had_the_mean_and_have_another_gradient_are_refused(self):
+        with self.join() as vine:
+            ddp = self.distributed(vine)
+            for _ in range(2):
+                self.backward(ddp)
+                self.assertFalse(vine.reduce().again)
+                self.optimizer.step()
+                self.assertTrue(vine.step())
+            self.backward(ddp)
+            self.assertFalse(vine.reduce().again)
+            with self.assertRaisesRegex(Exception, "its arrays now hold other values"):
+                self.backward(ddp, 1)
+
+    def repeat_in_buckets(self, vine, is_interrupted):
+        ddp = self.distributed(vine)
+        self.backward(self.model)
+        mean = [parameter.grad for parameter in self.model.parameters()]
+        self.optimizer.zero_grad(set_to_none=True)
+        if is_interrupted:
+            interrupted = unittest.mock.patch.object(grapevine.Vine, "_wait", side_effect=KeyboardInterrupt)
+            with interrupted, self.assertRaisesRegex(BaseException, "KeyboardInterrupt"):
+                self.backward(ddp)
+        else:
+            self.backward(ddp)
+            self.assertFalse(vine.reduce().again)
+        # DistributedDataParallel does not go on after an exception.
+        self.end_group()
+        ddp = self.distributed(vine)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.backward(ddp, 2)
+        self.assertFalse(vine.reduce().again)
+        for parameter, gradient in zip(self.model.parameters(), mean):
+            self.assertTrue(torch.equal(parameter.grad, gradient))
+        self.assertTrue(vine.step())
+
+    def test_buckets_are_forgotten_where_nothing_is_summed(self):
+        with self.join("gossip") as vine:
+            ddp = self.distributed(vine)
+            for _ in range(3):
+                self.backward(ddp)
+                vine.reduce()
+                self.optimizer.step()
+                vine.step()
+                self.assertEqual(vine._model.buckets._means, [])
+
+    def test_a_step_that_was_begun_in_parts_can_be_begun_again(self):
+        for set_to_none in (True, False):
+            with self.subTest(set_to_none=set_to_none):
+                self.setUp()
+                with self.join() as vine:
+                    self.begin_again(vine, set_to_none)
+
+    def begin_again(self, vine, set_to_none):
+        def backward(batch):
+            self.optimizer.zero_grad(set_to_none=set_to_none)
+            x, y = batches()[batch]
+            CRITERION(self.model(x), y).backward()
+            return [parameter.grad.clone() for parameter in self.model.parameters()]
+
+        with self.assertRaises(ZeroDivisionError), grapevine.torch.attached(vine, self.optimizer):
+            backward(0)
+            self.optimizer.step()
+            mean = backward(1)
+            self.assertEqual(vine._sum.names, set(vine._model.names.values()))
+            raise ZeroDivisionError
+        with grapevine.torch.attached(vine, self.optimizer):
+            backward(2)
+            self.optimizer.step()
+            # A peer alone is given the gradient that it has handed over.
+            for parameter, gradient in zip(self.model.parameters(), mean):
+                self.assertTrue(torch.equal(parameter.grad, gradient))
+        self.assertEqual(vine.steps, 2)
+
     def test_gradients_that_every_step_changes_are_not_handed_over(self):
         with self.join() as vine, grapevine.torch.attached(vine, self.optimizer):
             for _ in range(3):
                 self.backward(self.model)
-                self.assertEqual(vine._handed_over, set())
+                self.assertEqual(vine._sum.names, set())
                 torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1e-3)
                 self.optimizer.step()
                 self.optimizer.zero_grad()
@@ -131,7 +213,7 @@ class OverlapAloneTest(FolderTest):
         with self.join() as vine, grapevine.torch.attached(vine, self.optimizer):
             for _ in range(3):
                 self.backward(self.model)
-                self.assertEqual(vine._handed_over, set())
+                self.assertEqual(vine._sum.names, set())
                 for parameter in self.model.parameters():
                     version = parameter.grad._version
                     parameter.grad.data.mul_(0.5)
@@ -153,7 +235,7 @@ class OverlapAloneTest(FolderTest):
                 self.optimizer.step()
                 self.optimizer.zero_grad()
                 self.backward(self.model)
-                self.assertEqual(vine._handed_over, set(vine._model.names.values()))
+                self.assertEqual(vine._sum.names, set(vine._model.names.values()))
                 with self.assertRaisesRegex(RuntimeError, "changed after it was handed over"):
                     change()
                     self.optimizer.step()

@@ -39,6 +39,34 @@ class StepWatchTest(unittest.TestCase):
                 watch.step()
 
 
+    def test_the_step_that_a_scaler_has_left_out_is_made_before_the_schedule_goes_on(self):
+        changed = []
+        for is_made_by_the_watch in (False, True):
+            model = make_model("mlp")
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+            watch = StepWatch(optimizer, lambda: 1.0)
+            schedule = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.5, 1.0, 4)
+            before = (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"])
+            with unittest.mock.patch("warnings.warn"):
+                for _ in range(2):
+                    for parameter in model.parameters():
+                        parameter.grad = torch.ones_like(parameter)
+                    watch.expect(is_made_by_the_watch)
+                    if not is_made_by_the_watch:
+                        optimizer.step()
+                    schedule.step()
+                    after = (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"])
+                    if is_made_by_the_watch:
+                        watch.step()
+                    self.assertNotEqual(after, before)
+                    found = (optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["momentum"])
+                    self.assertEqual(found, after)
+                    watch.take()
+            changed.append([parameter.detach().clone() for parameter in model.parameters()])
+        for one, other in zip(*changed):
+            self.assertTrue(torch.equal(one, other))
+
+
 class ScalerAloneTest(TorchAlone):
     def train(self, calls_reduce, unscales, mode="gossip"):
         """Trains with a scaler. Returns the parameters and what was told."""

@@ -90,6 +90,9 @@ class StagedAloneTest(TorchAlone):
     def test_a_checkpoint_has_the_optimisers_state_and_buffers(self):
         self.assert_checkpoint_is_whole()
 
+    def test_a_step_can_be_repeated_and_is_given_the_same_mean(self):
+        self.assert_a_step_can_be_repeated("batch_norm")
+
     def test_a_copy_that_fails_ends_the_peer_with_the_reason(self):
         model = make_model("mlp")
         vine = self.join(model, make_optimizer("sgd", model), run__steps=100, gossip__period_steps=1)

@@ -116,7 +116,129 @@ class TorchAlone(FolderTest):
             self.assertTrue(torch.equal(ours, theirs))
 
 
+    def backward(self, model, batch=0, set_to_none=True):
+        """Computes new gradients, and returns copies of them."""
+        for parameter in model.parameters():
+            if set_to_none:
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad.zero_()
+        x, y = batches()[batch]
+        CRITERION(model(x), y).backward()
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    def assert_a_step_can_be_repeated(self, name):
+        """A loop that begins a step again gets the mean of the step's first gradient and buffers."""
+        for is_interrupted in (False, True):
+            with self.subTest(name, is_interrupted=is_interrupted):
+                TorchAlone.setUp(self)
+                model = make_model(name)
+                optimizer = make_optimizer("sgd", model)
+                with self.join(model, optimizer, run__steps=100, run__mode="allreduce") as vine:
+                    mean = self.backward(model)
+                    averaged = [b.clone() for b in model.buffers() if b.is_floating_point()]
+                    if is_interrupted:
+                        self.assert_ctrl_c_ends_the_call(vine.reduce)
+                    else:
+                        self.assertFalse(vine.reduce().again)
+                    for batch in (1, 2):
+                        # PyTorch 1.13 clears gradients in place, which the loop may do after an interrupted call.
+                        self.backward(model, batch, set_to_none=batch == 2 or not is_interrupted)
+                        self.assertFalse(vine.reduce().again)
+                        for parameter, gradient in zip(model.parameters(), mean):
+                            self.assertTrue(torch.equal(parameter.grad, gradient))
+                        found = [b for b in model.buffers() if b.is_floating_point()]
+                        self.assertTrue(all(map(torch.equal, found, averaged)))
+                    optimizer.step()
+                    self.assertTrue(vine.step())
+
+
 class TorchAloneTest(TorchAlone):
+    def test_a_step_can_be_repeated_and_is_given_the_same_mean(self):
+        self.assert_a_step_can_be_repeated("mlp")
+        self.assert_a_step_can_be_repeated("batch_norm")
+
+    def test_a_mean_that_the_loop_has_changed_is_not_given_again(self):
+        def clip(model):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+
+        def clear(model):
+            self.backward(model, 1, set_to_none=False)
+
+        for change in (clip, clear):
+            self.setUp()
+            model = make_model("mlp")
+            with self.join(model, None, run__steps=100, run__mode="allreduce") as vine:
+                self.backward(model)
+                vine.reduce()
+                change(model)
+                with self.assertRaisesRegex(ValueError, "its arrays now hold other values.*set_to_none=True"):
+                    vine.reduce()
+                self.backward(model, 2)
+                with self.assertRaisesRegex(ValueError, "its arrays now hold other values"):
+                    vine.reduce()
+
+    def test_an_interrupted_sum_tells_of_a_new_model_and_of_the_end(self):
+        for is_over in (False, True):
+            with self.subTest(is_over=is_over):
+                self.setUp()
+                model, arrived = make_model("batch_norm"), []
+                state = (lambda: b"mine", arrived.append)
+                settings = {"run__steps": 100, "run__mode": "allreduce", "state": state}
+                vine = self.join(model, make_optimizer("sgd", model), **settings)
+                self.backward(model)
+                self.assert_ctrl_c_ends_the_call(vine.reduce)
+
+                def wait(vine, result):
+                    """What the library does when another model arrives during the sum."""
+                    vine._is_pending, vine._is_over, vine._info.again = False, is_over, not is_over
+                    vine._model._copies[0][1].fill_(7.0)
+                    vine._copies._given[0]._arrived = b"theirs"
+                    return not is_over
+
+                self.backward(model)
+                with unittest.mock.patch.object(grapevine.Vine, "_wait", wait):
+                    found = vine.reduce()
+                self.assertEqual(found.again, not is_over)
+                self.assertTrue(bool((model[1].running_mean == 7).all()))
+                self.assertEqual(arrived, [b"theirs"])
+                if is_over:
+                    self.assertTrue(all(parameter.grad is None for parameter in model.parameters()))
+                vine._leave_quietly()
+
+    def test_a_saved_buffer_that_is_not_contiguous_is_summed(self):
+        model = make_model("mlp")
+        values = torch.arange(6.0).view(3, 2)
+        model.register_buffer("turned", values.clone().t())
+        with self.join(model, None, run__steps=100, run__mode="allreduce") as vine:
+            for _ in range(2):
+                self.backward(model)
+                self.assertFalse(vine.reduce().again)
+                self.assertTrue(vine.step())
+        self.assertTrue(torch.equal(model.turned, values.t()))
+
+    def test_state_may_be_one_tensor(self):
+        for resume in (False, True):
+            state = torch.zeros(3)
+            with self.join(make_model("mlp"), None, run__steps=100, state=state, resume=resume) as vine:
+                self.assertEqual(state.tolist(), [2.0 * resume] * 3)
+                state += 2
+                vine.step()
+
+    def test_optimizer_state_that_is_made_after_join_is_told_of_once(self):
+        model = make_model("mlp")
+        model[0].requires_grad_(False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        with self.join(model, optimizer, run__steps=1000) as vine:
+            model.requires_grad_(True)
+            with self.assertLogs("grapevine") as logs:
+                for _ in range(150):
+                    self.backward(model)
+                    optimizer.step()
+                    vine.step()
+        self.assertEqual(len(logs.records), 1)
+        self.assertIn("'optimizer.0.momentum_buffer' and 1 more tensors", logs.output[0])
+
     def test_a_mask_of_infinities_is_left_alone_and_a_saved_one_is_refused(self):
         for is_saved in (False, True):
             for mode in ("allreduce", "gossip"):
