@@ -43,6 +43,12 @@ constexpr std::array exit_code_texts{
                  "took far too long. No real peer is concerned.",
                  "Report the seed and the commit that were printed; the printed command repeats "
                  "it."},
+    ExitCodeInfo{
+        exit_interrupted, "a peer was stopped at once by a second Ctrl-C",
+        "The peer has neither saved its model nor told the other peers that it leaves. They "
+        "find that out after a moment and train on. What it has learned since its last "
+        "checkpoint is lost.",
+        "Start the peer again with --resume. Press Ctrl-C only once to let it save."},
 };
 
 }  // namespace

@@ -133,7 +133,7 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
     if (!problem.empty()) {
       return {{folder.string(), problem, "name a folder that can be written to"}};
     }
-    write_run_format(folder);
+    if (Problems problems = write_run_format(folder); !problems.empty()) return problems;
     fmt::print("start        {}\n", folder.string());
   }
   return {};

@@ -34,8 +34,7 @@ void add_invite(CLI::App& app) {
       exit_with(2);
     }
     if (answer.ticket.empty()) {
-      exit_with(fail({{arguments->folder, "no running peer answers here",
-                       "give the run folder of a running peer, the one its first line names"}}));
+      exit_with(fail({no_answer_problem(arguments->folder)}));
     }
     fmt::print("{}\n", answer.ticket);
     exit_with(0);

@@ -12,6 +12,7 @@
 #include "cli/doctor/probes.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/ledger_view.hpp"
+#include "peer/host/peer_socket.hpp"
 
 namespace gv {
 namespace {
@@ -56,9 +57,10 @@ int show_ledger(const DoctorOptions& options, bool as_json) {
       is_remote ? ask_for_ledger(patient, problems) : document_in(patient.folder);
   if (!problems.empty()) return fail(problems);
   if (!document) {
-    return fail(
-        {{options.subjects.front(), "no running peer answers here, and none has left a result",
-          "give the run folder of a peer, the one its first line names"}});
+    const std::optional<Problem> silent = unanswering_peer(patient.folder);
+    return fail({silent.value_or(Problem{
+        options.subjects.front(), "no running peer answers here, and none has left a result",
+        "give the run folder of a peer, the one its first line names"})});
   }
   problems = ledger_problems(*document);
   if (!problems.empty()) return fail(problems);

@@ -29,13 +29,16 @@ void add_revoke(CLI::App& app) {
                     "Revoke the peers that it has invited, too");
   command->footer("Example:\n  grapevine revoke grapevine-laptop old-server");
   command->callback([arguments] {
+    if (arguments->name.empty()) {
+      exit_with(fail({{"NAME", "is empty",
+                       "give the name of the peer, as `grapevine status` shows it, or its id"}}));
+    }
     const auto reply = ask_peer(
         arguments->folder,
         swarm_command_text({.revoke = arguments->name, .with_invited = arguments->with_invited}));
     const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
     if (!answer.is_object()) {
-      exit_with(fail({{arguments->folder, "no running peer answers here",
-                       "give the run folder of a running peer, the one its first line names"}}));
+      exit_with(fail({no_answer_problem(arguments->folder)}));
     }
     if (!answer.contains("revoked")) {
       fmt::print(stderr, "{}\n", answer.value("problem", "the peer has not answered"));

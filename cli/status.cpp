@@ -16,10 +16,7 @@ namespace {
 
 int status(const std::string& folder, bool as_json) {
   const auto document = ask_peer(folder);
-  if (!document) {
-    return fail({{folder, "no running peer answers here",
-                  "give the run folder of a running peer, the one its first line names"}});
-  }
+  if (!document) return fail({no_answer_problem(folder)});
   fmt::print("{}", as_json ? *document + "\n" : status_table(*document));
   return 0;
 }

@@ -92,10 +92,7 @@ int switch_swarm(const SwitchArguments& arguments) {
   }
   const auto reply = ask_peer(arguments.folder, switch_command_text(settings));
   const auto answer = nlohmann::json::parse(reply.value_or(""), nullptr, false);
-  if (!answer.is_object()) {
-    return fail({{arguments.folder.string(), "no running peer answers here",
-                  "give the run folder of a running peer, the one its first line names"}});
-  }
+  if (!answer.is_object()) return fail({no_answer_problem(arguments.folder)});
   if (answer.contains("problem")) {
     fmt::print(stderr, "{}\n", answer.at("problem").get<std::string>());
     return 2;

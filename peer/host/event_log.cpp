@@ -59,9 +59,12 @@ EventLog::~EventLog() {
 }
 
 void EventLog::open() {
-  file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, private_mode);
+  file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, private_mode);
   const ::off_t end = file_ < 0 ? 0 : ::lseek(file_, 0, SEEK_END);
   bytes_ = end > 0 ? static_cast<std::uint64_t>(end) : 0;
+  // A full disk or a power cut may have cut the last line of an earlier process.
+  char last = '\n';
+  is_torn_ = end > 0 && ::pread(file_, &last, 1, end - 1) == 1 && last != '\n';
 }
 
 /// Makes every log file one older. If renaming fails, the newest file keeps growing.
@@ -77,8 +80,9 @@ void EventLog::rotate() {
 
 void EventLog::append(std::string line) {
   if (file_ < 0) open();  // No descriptor was free when the files were rotated.
+  const std::size_t size = line.size() + (is_torn_ ? 1 : 0);
+  if (bytes_ > 0 && bytes_ + size > options_.bytes_max / files_max) rotate();
   if (is_torn_) line.insert(line.begin(), '\n');
-  if (bytes_ > 0 && bytes_ + line.size() > options_.bytes_max / files_max) rotate();
   const ::ssize_t written = ::write(file_, line.data(), line.size());
   if (written > 0) bytes_ += static_cast<std::uint64_t>(written);
   if (written == static_cast<::ssize_t>(line.size())) {

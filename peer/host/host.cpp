@@ -120,6 +120,13 @@ Problems set_aside_models(const HostOptions& options) {
   return {};
 }
 
+/// Removes the result of an earlier run in this folder, so that it is not taken for the end of this
+/// run if this peer is killed.
+void forget_result(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::filesystem::remove(folder / "result.json", ignored);
+}
+
 /// Prints the problems, and returns the exit code for them.
 int refuse(const HostOptions& options, const Problems& problems) {
   if (!options.guest_says) return fail(problems);
@@ -157,7 +164,9 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
         !problems.empty()) {
       return refuse(options, problems);
     }
-    write_run_format(options.folder);
+    if (const Problems problems = write_run_format(options.folder); !problems.empty()) {
+      return refuse(options, problems);
+    }
     Config config = options.config;
     SettingsRevision revision;
     if (const Problems problems = begin_with_revision(options, config, revision);
@@ -168,6 +177,7 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
         learner ? task_of(config, *learner, options.all_samples) : load_task(config, options.shard);
     if (!task.problems.empty())
       return refuse(options, options.places.placed(std::move(task.problems)));
+    forget_result(options.folder);
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const PortTaken& error) {
     say_end(options, error);

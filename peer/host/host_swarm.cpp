@@ -61,11 +61,10 @@ void Host::enter_swarm() {
 }
 
 /// Prints a ticket, unless one that was printed earlier still admits machines. That ticket cannot
-/// be printed again, because its secret is not kept. If the system chooses the port, the earlier
-/// ticket contains an old port, so a new ticket is always printed.
+/// be printed again, because its secret is not kept. A ticket with another address does not count,
+/// because a machine that has it cannot reach this peer.
 void Host::offer_ticket(const TicketTerms& terms) {
-  const auto open = tickets_->open_ticket(wall_s());
-  if (open && !options_.listen.ends_with(":0")) {
+  if (const auto open = tickets_->open_ticket(control_->advertised(), wall_s())) {
     say(stdout, fmt::format("an earlier ticket is good for {} more machine{} and {} min; for "
                             "another: grapevine invite {}\n",
                             open->uses_left, open->uses_left == 1 ? "" : "s",

@@ -181,6 +181,8 @@ std::string ledger_part(const std::string& document, std::size_t bytes_max) {
 
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder) {
   if (auto answer = ask_peer(folder)) return PeerDocument{.text = std::move(*answer)};
+  // While a peer runs, the result is that of an earlier peer.
+  if (unanswering_peer(folder)) return std::nullopt;
   std::ifstream file(folder / "result.json");
   if (!file) return std::nullopt;
   return PeerDocument{.text = {std::istreambuf_iterator<char>(file), {}}, .is_running = false};

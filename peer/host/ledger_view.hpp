@@ -17,8 +17,9 @@ struct PeerDocument {
   bool is_running = true;
 };
 
-/// Asks the peer that runs in `folder` for its document. If no peer answers, reads the document
-/// that the last peer left when it ended. Returns nullopt if there is neither.
+/// Asks the peer that runs in `folder` for its document. If no peer runs there, reads the document
+/// that the last peer left when it ended. Returns nullopt if there is none, or if a peer runs there
+/// but does not answer.
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
 
 /// Extracts the part about the common work from a peer's document, in at most `bytes_max` bytes. It

@@ -22,6 +22,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "peer/host/folder_lock.hpp"
+
 namespace gv {
 namespace {
 
@@ -184,6 +186,23 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
   }
   ::close(fd);
   return answer;
+}
+
+std::optional<Problem> unanswering_peer(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / socket_name;
+  if (::access(path.c_str(), R_OK | W_OK) != 0 && errno == EACCES) {
+    return Problem{path.string(), "may be used only by the user who runs the peer",
+                   "run the command as that user"};
+  }
+  if (!FolderLock::is_held(folder)) return std::nullopt;
+  return Problem{folder.string(), "a peer runs here but does not answer",
+                 "ask again in a moment; it may be starting, ending or stopped"};
+}
+
+Problem no_answer_problem(const std::filesystem::path& folder) {
+  if (auto problem = unanswering_peer(folder)) return std::move(*problem);
+  return {folder.string(), "no running peer answers here",
+          "give the run folder of a running peer, the one its first line names"};
 }
 
 void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::string_view command,

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/problems.hpp"
+
 namespace asio {
 class io_context;
 }
@@ -38,6 +40,13 @@ class PeerSocket {
 /// peer answers in time.
 std::optional<std::string> ask_peer(const std::filesystem::path& folder,
                                     std::string_view command = {}, int timeout_ms = 2000);
+
+/// Why a peer that runs in `folder`, or may run there, has not answered ask_peer(). Returns nullopt
+/// if no peer is known to run there.
+std::optional<Problem> unanswering_peer(const std::filesystem::path& folder);
+
+/// The problem of a command that needs a running peer in `folder`, and to which none has answered.
+Problem no_answer_problem(const std::filesystem::path& folder);
 
 /// Like ask_peer() above, but without waiting. Calls `then` once on the loop's thread, after this
 /// function has returned.

@@ -160,9 +160,10 @@ Problems redeem(const Ticket& ticket, const HostOptions& options,
                           is_address(address.substr(at + 1));
     if (is_sound) addresses += address + "\n";
   }
+  // With certificates the folder counts as complete, so they are written last.
   const bool is_written =
-      replace_file(folder / "config.toml", config, Readers::owner) &&
-      replace_file(folder / "peers", addresses, Readers::owner) &&
+      replace_file(folder / "config.toml", config, Readers::owner, Lasts::on_disk) &&
+      replace_file(folder / "peers", addresses, Readers::owner, Lasts::on_disk) &&
       write_certificates(options.folder, files.swarm, files.certificates, files.revocations);
   if (!is_written) return {{folder.string(), "cannot be written", "choose another --folder"}};
   return {};
@@ -404,6 +405,12 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   if (!problems.empty()) return problems;
 
   options.config_path = (swarm_folder(options.folder) / "config.toml").string();
+  const std::string config = read_config_text(options.config_path);
+  if (config.empty()) {
+    return {{options.config_path, "the swarm's config that this peer received is empty or missing",
+             "copy this file from another peer of the swarm that joined, or join with a new ticket "
+             "and another --folder"}};
+  }
   ParsedConfig parsed = read(options.config_path, overrides_of(arguments));
   if (!arguments.has_own_data) {
     problems = problems_of_places(parsed.config, options.folder, arguments.data);
@@ -422,18 +429,18 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   options.places = std::move(parsed.places);
   options.join = first_peers(options.folder);
   const std::string wanted = options.name;
-  take_files(files, read_config_text(options.config_path), options);
+  take_files(files, config, options);
   // After a restart the peer keeps the name that it was given when it joined.
   if (!options.quiet) say_plan(options, is_new ? wanted : options.name);
   return {};
 }
 
 std::string swarm_command_text(const SwarmCommand& command) {
-  if (!command.revoke.empty()) {
+  if (!command.invite.has_value()) {
     return nlohmann::json{{"revoke", command.revoke}, {"with_invited", command.with_invited}}
         .dump();
   }
-  const TicketTerms terms = command.invite.value_or(TicketTerms{});
+  const TicketTerms& terms = *command.invite;
   return nlohmann::json{
       {"invite",
        {{"uses", terms.uses}, {"valid_s", terms.valid_s}, {"may_invite", terms.may_invite}}}}

@@ -1,4 +1,5 @@
-// Stores a line for each ticket: the guest's key, the terms, and the keys already admitted.
+// Stores a line for each ticket: the guest's key, the terms, the address in the ticket after "at=",
+// and the keys already admitted.
 #include "peer/host/ticket_book.hpp"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include "peer/host/replace_file.hpp"
@@ -14,6 +16,8 @@ namespace gv {
 namespace {
 
 constexpr std::uint64_t remembered_s = 24 * 3600;
+/// Begins the word with the address. Earlier versions, which keep no address, ignore this word.
+constexpr std::string_view address_mark = "at=";
 
 }  // namespace
 
@@ -23,13 +27,17 @@ TicketBook::TicketBook(std::filesystem::path file) : file_(std::move(file)) {
   while (entries_.size() < tickets_max && std::getline(in, line)) {
     std::istringstream words(line);
     Entry entry;
-    std::string guest, joined;
+    std::string guest, word;
     if (!(words >> guest >> entry.uses >> entry.expires_s >> entry.may_invite)) continue;
     const auto key = public_key_from_text(guest);
     if (!key || entry.uses > ticket_uses_max) continue;
     entry.guest = *key;
-    while (entry.joined.size() < ticket_uses_max && words >> joined) {
-      if (const auto one = public_key_from_text(joined)) entry.joined.push_back(*one);
+    while (entry.joined.size() < ticket_uses_max && words >> word) {
+      if (word.starts_with(address_mark)) {
+        entry.address = word.substr(address_mark.size());
+      } else if (const auto one = public_key_from_text(word)) {
+        entry.joined.push_back(*one);
+      }
     }
     entries_.push_back(std::move(entry));
   }
@@ -54,6 +62,7 @@ Ticket TicketBook::make(const TicketTerms& terms, const std::string& address,
                       .uses = terms.uses,
                       .expires_s = ticket.expires_s,
                       .may_invite = terms.may_invite,
+                      .address = address,
                       .joined = {}});
   write();
   return ticket;
@@ -81,10 +90,12 @@ void TicketBook::use(const PublicKey& guest, const PublicKey& key) {
   write();
 }
 
-std::optional<TicketBook::Open> TicketBook::open_ticket(std::uint64_t now_s) const {
+std::optional<TicketBook::Open> TicketBook::open_ticket(const std::string& address,
+                                                        std::uint64_t now_s) const {
   std::optional<Open> longest;
   for (const Entry& entry : entries_) {
-    if (entry.expires_s <= now_s || entry.joined.size() >= entry.uses) continue;
+    if (entry.address != address || entry.expires_s <= now_s) continue;
+    if (entry.joined.size() >= entry.uses) continue;
     const std::uint64_t left_s = entry.expires_s - now_s;
     if (longest && longest->left_s >= left_s) continue;
     longest = {.uses_left = entry.uses - static_cast<std::uint32_t>(entry.joined.size()),
@@ -109,6 +120,7 @@ void TicketBook::write() const {
   for (const Entry& entry : entries_) {
     text += fmt::format("{} {} {} {:d}", to_text(entry.guest), entry.uses, entry.expires_s,
                         entry.may_invite);
+    if (!entry.address.empty()) text += fmt::format(" {}{}", address_mark, entry.address);
     for (const PublicKey& key : entry.joined) text += " " + to_text(key);
     text += '\n';
   }

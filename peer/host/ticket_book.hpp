@@ -42,13 +42,14 @@ class TicketBook {
   bool may_invite(const PublicKey& guest) const;
   void use(const PublicKey& guest, const PublicKey& key);
 
-  /// The ticket that stays valid longest among those that can still admit a machine; nullopt if
-  /// there is none.
+  /// The ticket that stays valid longest among those that name this address and can still admit a
+  /// machine; nullopt if there is none. Tickets in a file of an earlier version have no known
+  /// address.
   struct Open {
     std::uint32_t uses_left = 0;
     std::uint64_t left_s = 0;
   };
-  std::optional<Open> open_ticket(std::uint64_t now_s) const;
+  std::optional<Open> open_ticket(const std::string& address, std::uint64_t now_s) const;
 
   /// Returns the guest keys of all remembered tickets; requests signed with these keys may be
   /// answered. Forgets old tickets.
@@ -60,6 +61,7 @@ class TicketBook {
     std::uint32_t uses = 0;
     std::uint64_t expires_s = 0;
     bool may_invite = false;
+    std::string address;  ///< The address in the ticket; empty if it is not known.
     std::vector<PublicKey> joined;
   };
 

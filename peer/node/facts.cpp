@@ -461,7 +461,7 @@ FactText text(const LinkQuarantined& f) {
 FactText text(const EventsLost& f) {
   return {.info = {"events_lost", "{lines} events before this one could not be written",
                    "The disk was full, or the folder could not be written to.",
-                   "If the disk is at fault, free space, or make the folder writable."},
+                   "Free space on the disk, or make the folder writable."},
           .numbers = numbers("lines", f.lines)};
 }
 FactText text(const TicketRedeemed& f) {
@@ -516,7 +516,7 @@ FactText text(const CheckpointRefused&) {
 FactText text(const SaveFailed&) {
   return {.info = {"save_failed", "checkpoint not written: {detail}",
                    "Training goes on, and older checkpoints stay.",
-                   "If the disk is at fault, free space, or make the folder writable."}};
+                   "Make room on the disk; after a divergence, resume with a smaller rate."}};
 }
 FactText text(const TrainingFailed&) {
   return {.info = {"training_failed", "training cannot go on: {detail}",
@@ -527,7 +527,7 @@ FactText text(const SettingsRevisionNotWritten&) {
   return {.info = {"settings_revision_not_written",
                    "the new settings of a switch could not be written",
                    "After a restart the peer would begin with the settings of its config.",
-                   "If the disk is at fault, free space, or make the folder writable."}};
+                   "Free space on the disk, or make the folder writable."}};
 }
 FactText text(const SwitchRefused&) {
   return {.info = {"switch_refused", "a switch of settings is refused: {detail}",

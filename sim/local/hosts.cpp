@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 
@@ -22,6 +23,11 @@ std::string quoted(const std::string& text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string(R"('\'')") : std::string(1, c);
   return word + "'";
+}
+
+/// True if the address is HOST:PORT or [HOST]:PORT. An IPv6 address has more than one colon.
+bool has_port(std::string_view address) {
+  return std::ranges::count(address, ':') == 1 || address.find("]:") != std::string_view::npos;
 }
 
 }  // namespace
@@ -44,6 +50,11 @@ RunHosts read_hosts(std::string_view text, std::string_view file, std::uint16_t 
       continue;
     }
     if (address.empty()) address = ssh.substr(ssh.find('@') + 1);
+    if (has_port(address)) {
+      read.problems.push_back({place, "'" + printable(address, shown_bytes) + "' names a port",
+                               "write the address alone; the first port is that of --port"});
+      continue;
+    }
     const std::uint32_t own = next_ports.try_emplace(address, port).first->second++;
     if (own > port_max) {
       read.problems.push_back({place, "no port is left for this peer", "begin at a lower --port"});

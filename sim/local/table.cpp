@@ -2,11 +2,14 @@
 #include "sim/local/table.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "peer/config/refusal.hpp"
@@ -53,7 +56,48 @@ bool has_accuracy(const std::vector<PeerRow>& rows) {
   });
 }
 
+/// Returns the size of the terminal at the moment, because its user may change it at any time.
+TerminalSize terminal_size() {
+  ::winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+/// Returns the beginning of the line that fills at most `columns` columns of a terminal. A control
+/// sequence fills none, and is kept even behind the cut because it may end a colour.
+std::string cut(std::string_view line, std::size_t columns) {
+  std::string kept;
+  std::size_t used = 0;
+  bool is_kept = true;  // True if the current character is before the cut.
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (line.substr(at).starts_with("\x1b[")) {
+      const std::size_t end = std::min(line.find_first_not_of("0123456789;", at + 2), line.size());
+      kept += line.substr(at, end + 1 - at);
+      at = end;
+      continue;
+    }
+    // In UTF-8, all bytes of a character except the first one begin with these two bits.
+    const bool is_first = (static_cast<unsigned char>(line[at]) & 0xC0U) != 0x80U;
+    if (is_first) is_kept = used++ < columns;
+    if (is_kept) kept += line[at];
+  }
+  return kept;
+}
+
 }  // namespace
+
+std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSize& size) {
+  // The cursor rests below the table, and the note on what is left out takes another row.
+  if (size.rows > 0 && lines.size() >= size.rows) {
+    const std::size_t shown = size.rows > 2 ? size.rows - 2 : 0;
+    const std::size_t left_out = lines.size() - shown;
+    lines.resize(shown);
+    lines.push_back(fmt::format("{} more lines have no room here", left_out));
+  }
+  if (size.columns == 0) return lines;
+  for (std::string& line : lines) line = cut(line, size.columns);
+  return lines;
+}
 
 Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
 
@@ -87,24 +131,33 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
     say(stdout, line + "\n");
     return;
   }
+  draw_lines(fmt::format("{:.0f} s  {}", elapsed_s, head), rows);
+}
+
+/// Overwrites the table on the terminal. Every line stays within one row of the terminal and the
+/// table within its height, because the cursor returns by the number of lines.
+void Table::draw_lines(const std::string& head, const std::vector<PeerRow>& rows) {
   ModeColumns columns;
   for (const PeerRow& row : rows) columns.fit(row.status);
-  std::string text;
-  if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
-  text += fmt::format("\x1b[K{:.0f} s  {}\n", elapsed_s, head);
   const bool labelled = has_accuracy(rows);
-  text += fmt::format("\x1b[K{:<10} {:<9} {:>15} {:>10} {:>8}{}{}\n", "peer", "phase", "step",
-                      "samples/s", "loss", labelled ? "  accuracy" : "", columns.head());
+  std::vector<std::string> lines = {head};
+  lines.push_back(fmt::format("{:<10} {:<9} {:>15} {:>10} {:>8}{}{}", "peer", "phase", "step",
+                              "samples/s", "loss", labelled ? "  accuracy" : "", columns.head()));
   for (const PeerRow& row : rows) {
     const double accuracy = row.status.value("accuracy", 0.0);
-    text += fmt::format(
-        "\x1b[K{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f}{}{}\n", row.name, row.phase,
-        steps_of(row.status), row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
+    lines.push_back(fmt::format(
+        "{:<10} {:<9} {:>15} {:>10.0f} {:>8.4f}{}{}", row.name, row.phase, steps_of(row.status),
+        row.trains ? row.status.value("samples_per_second", 0.0) : 0.0,
         row.status.value("loss", 0.0), labelled ? fmt::format(" {:>7.1f} %", 100 * accuracy) : "",
-        columns.cells(row.status));
+        columns.cells(row.status)));
   }
-  lines_drawn_ = static_cast<int>(rows.size()) + 2;
-  say(stdout, text);
+  lines = fitted(std::move(lines), terminal_size());
+  std::string text;
+  if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
+  for (const std::string& line : lines) text += "\x1b[K" + line + "\n";
+  lines_drawn_ = static_cast<int>(lines.size());
+  // The table before may have had more lines.
+  say(stdout, text + "\x1b[J");
 }
 
 }  // namespace gv

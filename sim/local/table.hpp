@@ -16,6 +16,16 @@ struct PeerRow {
   nlohmann::json status;  ///< The newest status document. May be empty.
 };
 
+/// The size of a terminal in characters; 0 if it is not known.
+struct TerminalSize {
+  std::size_t columns = 0;
+  std::size_t rows = 0;
+};
+
+/// Returns the table's lines as they fit on the terminal, with room for the cursor below them. Cuts
+/// long lines. If there are too many lines, replaces the last ones by a line with their number.
+std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSize& size);
+
 /// Writes to standard output. On a terminal, it overwrites its own lines.
 class Table {
  public:
@@ -29,6 +39,8 @@ class Table {
   void tell(const std::string& line);
 
  private:
+  void draw_lines(const std::string& head, const std::vector<PeerRow>& rows);
+
   bool terminal_;
   int lines_drawn_ = 0;
   int calls_ = 0;

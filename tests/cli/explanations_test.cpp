@@ -59,8 +59,8 @@ TEST_CASE("every reason of a refusal has an entry by the words of the logs", "[u
 }
 
 TEST_CASE("every exit code has an entry", "[unit]") {
-  for (const int code :
-       {exit_clean, exit_failed, exit_refused, swarm_unsafe, swarm_stuck, swarm_crashed}) {
+  for (const int code : {exit_clean, exit_failed, exit_refused, swarm_unsafe, swarm_stuck,
+                         swarm_crashed, exit_interrupted}) {
     INFO(code);
     CHECK(kind_of("exit-" + std::to_string(code)) == "exit code");
   }

@@ -155,4 +155,21 @@ TEST_CASE("events that cannot be written are warned of once and counted when the
   CHECK(lines[3].value("event", "") == "member_suspected");
 }
 
+TEST_CASE("the first event of a start is whole after an earlier process wrote part of a line",
+          "[unit]") {
+  const Folder folder;
+  std::ofstream(folder.path() / "events.jsonl") << "{\"t\": 1}\n{\"t\": 2, \"ev";
+  {
+    EventLog log(folder.options());
+    log.write(Time{}, ModelServed{.peer = PeerId{1}, .step = 3});
+  }
+  // The torn line is not JSON, and the ones around it are.
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].is_object());
+  CHECK_FALSE(lines[1].is_object());
+  REQUIRE(lines[2].is_object());
+  CHECK(lines[2]["event"] == "model_served");
+}
+
 }  // namespace gv

@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+
+#include "peer/host/folder_lock.hpp"
+#include "peer/host/peer_socket.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -174,6 +179,22 @@ TEST_CASE("control characters in a ledger do not reach the terminal", "[unit]") 
   const std::string table = ledger_table(peer_document(document));
   CHECK(table.find("a\\x1b[2J\\x0ab") != std::string::npos);
   CHECK(std::ranges::none_of(table, [](char c) { return c >= 0 && c < ' ' && c != '\n'; }));
+}
+
+TEST_CASE("an earlier result is not shown as the end of a peer that runs", "[unit]") {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "result.json") << "{}";
+  {
+    const FolderLock lock(folder.path());
+    REQUIRE_FALSE(lock.is_taken());
+    CHECK_FALSE(document_in(folder.path()));
+    CHECK(no_answer_problem(folder.path()).reason == "a peer runs here but does not answer");
+  }
+  const auto document = document_in(folder.path());
+  REQUIRE(document);
+  CHECK_FALSE(document->is_running);
+  CHECK(document->text == "{}");
+  CHECK(no_answer_problem(folder.path()).reason == "no running peer answers here");
 }
 
 }  // namespace gv

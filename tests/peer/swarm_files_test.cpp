@@ -3,6 +3,7 @@
 #include "peer/host/swarm_files.hpp"
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -104,9 +105,9 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   const std::filesystem::path file = scratch.path() / "tickets";
   const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
   const PublicKey one = generate_key_pair().public_key, two = generate_key_pair().public_key;
+  const std::string here = "192.0.2.1:7000";
   TicketBook book(file);
-  const Ticket ticket =
-      book.make({.uses = 1, .valid_s = 60}, "192.0.2.1:7000", swarm, own, start_s);
+  const Ticket ticket = book.make({.uses = 1, .valid_s = 60}, here, swarm, own, start_s);
   const PublicKey guest = guest_keys(ticket).public_key;
   CHECK(book.refusal(guest, one, start_s).empty());
   book.use(guest, one);
@@ -118,22 +119,63 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(again.refusal(guest, two, start_s + 60) == "the ticket has expired");
   CHECK(again.refusal(two, two, start_s) == "this peer does not know the ticket");
   CHECK(again.guests(start_s + 3600).size() == 1);
-  CHECK_FALSE(again.open_ticket(start_s));
-  (void)again.make({.uses = 3, .valid_s = 600}, "192.0.2.1:7000", swarm, own, start_s);
-  const Ticket longest =
-      again.make({.uses = 2, .valid_s = 900}, "192.0.2.1:7000", swarm, own, start_s);
+  CHECK_FALSE(again.open_ticket(here, start_s));
+  (void)again.make({.uses = 3, .valid_s = 600}, here, swarm, own, start_s);
+  const Ticket longest = again.make({.uses = 2, .valid_s = 900}, here, swarm, own, start_s);
   again.use(guest_keys(longest).public_key, one);
-  REQUIRE(again.open_ticket(start_s + 60));
-  CHECK(again.open_ticket(start_s + 60)->uses_left == 1);
-  CHECK(again.open_ticket(start_s + 60)->left_s == 840);
+  REQUIRE(again.open_ticket(here, start_s + 60));
+  CHECK(again.open_ticket(here, start_s + 60)->uses_left == 1);
+  CHECK(again.open_ticket(here, start_s + 60)->left_s == 840);
   again.use(guest_keys(longest).public_key, two);
-  CHECK(again.open_ticket(start_s + 60)->left_s == 540);
-  CHECK_FALSE(again.open_ticket(start_s + 600));
+  CHECK(again.open_ticket(here, start_s + 60)->left_s == 540);
+  CHECK_FALSE(again.open_ticket(here, start_s + 600));
   CHECK(again.guests(start_s + 2 * 86'400).empty());
   for (std::size_t i = 0; i < 2 * tickets_max; ++i) {
-    (void)again.make({}, "192.0.2.1:7000", swarm, own, start_s);
+    (void)again.make({}, here, swarm, own, start_s);
   }
   CHECK(again.guests(start_s).size() == tickets_max);
+}
+
+TEST_CASE("an earlier ticket counts only at the address that it names") {
+  const TemporaryFolder scratch;
+  const std::filesystem::path file = scratch.path() / "tickets";
+  const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
+  const PublicKey one = generate_key_pair().public_key;
+  const std::string here = "192.0.2.1:7000", there = "192.0.2.2:7000";
+  TicketBook book(file);
+  const Ticket ticket = book.make({.uses = 2, .valid_s = 60}, here, swarm, own, start_s);
+  const PublicKey guest = guest_keys(ticket).public_key;
+  book.use(guest, one);
+  const TicketBook again(file);
+  CHECK(again.open_ticket(here, start_s));
+  CHECK_FALSE(again.open_ticket(there, start_s));
+  CHECK(again.refusal(guest, one, start_s + 60).empty());
+
+  // Earlier versions kept no address.
+  std::ofstream(file) << to_text(guest) << " 2 " << start_s + 60 << " 1 " << to_text(one) << "\n";
+  const TicketBook old(file);
+  CHECK_FALSE(old.open_ticket(here, start_s));
+  CHECK(old.refusal(guest, own, start_s).empty());
+  CHECK(old.refusal(guest, one, start_s + 60).empty());
+}
+
+TEST_CASE("a peer that joined and has lost the config of its swarm is told the file") {
+  const TemporaryFolder scratch;
+  const KeyPair swarm = generate_key_pair(), own = keep_swarm_key(scratch.path(), "key").pair;
+  const auto now_s = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const Certificate certificate =
+      certificate_of(swarm, own, "laptop", static_cast<std::uint64_t>(now_s.count()) + 3600);
+  REQUIRE(write_certificates(scratch.path(), swarm.public_key, {certificate}, {}));
+  const std::filesystem::path config = swarm_folder(scratch.path()) / "config.toml";
+  std::ofstream(config) << "";
+  SwarmArguments arguments;
+  arguments.folder = scratch.path().string();
+  HostOptions options;
+  const Problems problems = prepare_to_join(arguments, to_text(ticket_of(swarm)), options);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].place == config.string());
+  CHECK(problems[0].reason.find("is empty") != std::string::npos);
 }
 
 TEST_CASE("a peer that was away past the end of its certificate is told so with the remedy") {
@@ -277,6 +319,8 @@ TEST_CASE("commands about tickets are read as they were written and others are l
       read_swarm_command(swarm_command_text({.revoke = "laptop", .with_invited = true}));
   CHECK(revoke.revoke == "laptop");
   CHECK(revoke.with_invited);
+  // An empty name must not turn the command into one for a ticket.
+  CHECK_FALSE(read_swarm_command(swarm_command_text({.revoke = ""})).invite);
   for (const char* text : {"", "{}", "[]", "{\"switch\": \"\"}", "{\"revoke\": 3}",
                            "{\"invite\": 3}", "{\"invite\": {\"uses\": \"x\"}}"}) {
     const SwarmCommand other = read_swarm_command(text);

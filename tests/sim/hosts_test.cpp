@@ -72,6 +72,9 @@ TEST_CASE("a list of hosts that cannot be right is refused with its line", "[uni
     return read.problems.empty() ? "" : read.problems.front().place;
   };
   CHECK(place("node1\nnode2 a b\n") == "hosts.txt:2");
+  CHECK(place("node1\nnode2 192.0.2.7:7461\n") == "hosts.txt:2");
+  CHECK(place("node1:7461\n") == "hosts.txt:1");
+  CHECK(place("node1 [2001:db8::1]:7461\n") == "hosts.txt:1");
   CHECK(place("-oProxyCommand=x\n") == "hosts.txt:1");
   CHECK(place("# none\n\n") == "hosts.txt");
   CHECK(place("node1\nnode1\n", 65535) == "hosts.txt:2");
