@@ -252,6 +252,25 @@ TEST_CASE("near peers with wide layers and few samples are planned as a group", 
   CHECK_FALSE(has(without.output, "group = 2"));
 }
 
+TEST_CASE("a search for stages that would take very long is left out and says so", "[process]") {
+  TemporaryFolder folder;
+  const auto file = folder.path() / "peers.toml";
+  std::ofstream peers(file);
+  for (int i = 0; i < 8; ++i)
+    peers << "[[peer]]\nname = \"p" << i << "\"\ngflops = " << 1 + i << "\n";
+  peers.close();
+  std::string hidden = "[8";
+  for (int i = 0; i < 40; ++i) hidden += ", 8";
+  std::string deep = config_text("allreduce", "");
+  deep.replace(deep.find("[32, 16]"), 8, hidden + "]");
+  const Planned planned = plan(deep, {"--peers", file.string()});
+  INFO(planned.output);
+  CHECK(planned.exit_code == 0);
+  CHECK(has(planned.output, "plans with stages or groups are not searched for"));
+  CHECK(has(planned.output,
+            "for 42 layers with parameters and 8 peers; to see them, list at most 6 peers"));
+}
+
 TEST_CASE("a plan shows pinned peers and keeps them at their stages", "[process]") {
   TemporaryFolder folder;
   const auto file = folder.path() / "peers.toml";
