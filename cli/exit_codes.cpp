@@ -44,7 +44,7 @@ constexpr std::array exit_code_texts{
                  "Report the seed and the commit that were printed; the printed command repeats "
                  "it."},
     ExitCodeInfo{
-        exit_interrupted, "a peer was stopped at once by a second Ctrl-C",
+        exit_interrupted, "a peer was stopped at once by a second Ctrl-C or SIGTERM",
         "The peer has neither saved its model nor told the other peers that it leaves. They "
         "find that out after a moment and train on. What it has learned since its last "
         "checkpoint is lost.",

@@ -15,7 +15,8 @@ inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the world healed.
 inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
-/// A peer that was interrupted twice. As in shells, it is 128 and the number of the signal.
+/// A peer that got a second SIGINT or SIGTERM. Shells use this code, 128 plus the number of SIGINT,
+/// for Ctrl-C.
 inline constexpr int exit_interrupted = 130;
 
 /// The texts of one exit code, like FactInfo for a fact.

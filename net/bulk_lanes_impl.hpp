@@ -71,6 +71,7 @@ struct BulkLanes::Impl {
     Clock::time_point last_failed;
     /// Number of requests to relays so far. It determines which relay is asked next.
     std::size_t asked = 0;
+    std::optional<PeerId> last_asked;  ///< The relay that was asked last.
     Clock::time_point next_ask;
     Clock::time_point next_offer;  ///< Offers before this time are ignored.
   };

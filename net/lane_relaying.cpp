@@ -49,8 +49,9 @@ bool BulkLanes::Impl::ask_relay(PeerId peer) {
   if (now < detour.next_ask) return true;
   const std::size_t turns = std::min(detour.asked / relays.size(), doublings_max);
   detour.next_ask = now + ask_pause * (1 << turns);
-  return callbacks.send_relay(relays[detour.asked++ % relays.size()],
-                              {.kind = RelayStep::Kind::ask, .other = peer});
+  const PeerId relay = relays[detour.asked++ % relays.size()];
+  detour.last_asked = relay;
+  return callbacks.send_relay(relay, {.kind = RelayStep::Kind::ask, .other = peer});
 }
 
 /// Asks the next relay, because the last one cannot reach the peer either or has no room.
@@ -66,14 +67,13 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
 
 /// True if an offer should not be followed. A hostile relay can make offers that no peer has asked
 /// for, and a hostile peer can ask for itself and never dial the relay. Therefore offers that we
-/// have not asked for pause for each pair of a relay and another peer if they lead to no lane, and
-/// for the whole relay if they do so with many peers. Only a few are followed at once, and a peer
-/// with a link needs no relay unless its direct lanes fail.
+/// have not asked this relay for pause for each pair of a relay and another peer if they lead to no
+/// lane, and for the whole relay if they do so with many peers. Only a few are followed at once,
+/// and a peer with a link needs no relay unless its direct lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
   const auto detour = detours.find(other);
-  const bool has_asked = detour != detours.end() && detour->second.asked > 0;
-  if (has_asked) return false;
+  if (detour != detours.end() && detour->second.last_asked == relay) return false;
   const auto pauses = [now](const auto& item) { return now < item.second.not_before; };
   const auto own = vain_offers.find({relay, other});
   if (own != vain_offers.end() && pauses(*own)) return true;
@@ -84,14 +84,17 @@ bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
     return item.second.state == Lane::State::dialling && item.second.relay == relay;
   });
   if (followed >= offers_at_once) return true;
-  if (!callbacks.is_linked || !callbacks.is_linked(other)) return false;
+  const bool has_asked_another = detour != detours.end() && detour->second.asked > 0;
+  if (has_asked_another || !callbacks.is_linked || !callbacks.is_linked(other)) return false;
   const auto move = moves.find(other);
   return move == moves.end() || !move->second.refused || now - *move->second.refused > blocked_for;
 }
 
-/// Counts a relay's vain offer of a lane to another peer, and pauses before its next such offer is
-/// followed. The pause doubles each time.
+/// Counts a relay's vain offer of a lane to another peer, unless we asked for it, and pauses before
+/// its next such offer is followed. The pause doubles each time.
 void BulkLanes::Impl::offer_was_vain(PeerId relay, PeerId other) {
+  const auto detour = detours.find(other);
+  if (detour != detours.end() && detour->second.last_asked == relay) return;
   const auto now = Clock::now();
   std::erase_if(vain_offers,
                 [now](const auto& item) { return now - item.second.not_before > vain_remembered; });

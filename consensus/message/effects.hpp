@@ -43,8 +43,8 @@ struct Transfer {
 };
 
 /// True if `newer` makes `waiting` useless. Both must go to the same peer, and no byte of `waiting`
-/// may have been sent yet. A peer works in one generation at a time, and nobody uses what it
-/// computed in an earlier one.
+/// may have been sent yet. A peer works in one generation at a time, and what it computed
+/// in an earlier one is of no use.
 inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
   if (waiting.offset != 0) return false;
   const bool is_of_later_generation = is_work_of_generation(newer.id.kind) &&

@@ -194,7 +194,10 @@ std::optional<Problem> unanswering_peer(const std::filesystem::path& folder) {
     return Problem{path.string(), "may be used only by the user who runs the peer",
                    "run the command as that user"};
   }
-  if (!FolderLock::is_held(folder)) return std::nullopt;
+  // A launcher locks the folder that holds its peers' folders. It answers no questions.
+  std::error_code ignored;
+  const bool is_of_launcher = std::filesystem::is_directory(folder / "peer-0", ignored);
+  if (is_of_launcher || !FolderLock::is_held(folder)) return std::nullopt;
   return Problem{folder.string(), "a peer runs here but does not answer",
                  "ask again in a moment; it may be starting, ending or stopped"};
 }

@@ -77,8 +77,8 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   if (ends_together()) generations_.unite_at_end();
-  // Equal versions must mean models with the same bits. At step 0, these follow from the first
-  // model. Later, they come from a checkpoint, whose bits only this process knows.
+  // Equal versions must mean models with equal bits: those of the first model, or a checkpoint's,
+  // which only this process knows. More samples than the steps can have would be refused.
   const CourseOptions& course = course_.options();
   const std::uint64_t begun_with = step == 0 ? course.first_model : hash_combine(step, session_);
   ModelVersion version = course.version.value_or(

@@ -516,7 +516,8 @@ FactText text(const CheckpointRefused&) {
 FactText text(const SaveFailed&) {
   return {.info = {"save_failed", "checkpoint not written: {detail}",
                    "Training goes on, and older checkpoints stay.",
-                   "Make room on the disk; after a divergence, resume with a smaller rate."}};
+                   "Free space on the disk, or make the folder writable. After a divergence, "
+                   "resume with a smaller learning rate."}};
 }
 FactText text(const TrainingFailed&) {
   return {.info = {"training_failed", "training cannot go on: {detail}",
@@ -524,8 +525,7 @@ FactText text(const TrainingFailed&) {
                    "Remove the cause and start the peer again with --resume."}};
 }
 FactText text(const SettingsRevisionNotWritten&) {
-  return {.info = {"settings_revision_not_written",
-                   "the new settings of a switch could not be written",
+  return {.info = {"settings_revision_not_written", "settings of a switch could not be written",
                    "After a restart the peer would begin with the settings of its config.",
                    "Free space on the disk, or make the folder writable."}};
 }

@@ -66,7 +66,7 @@ class ArrayModel:
         return spare
 
     def reuse(self, arrays: Sequence[Memory]) -> None:
-        """The library uses these copies no more."""
+        """Keeps the copies of a sum that is over for the next one."""
         self._spare.update((one.name, one) for one in arrays)
 
     def let_go(self, arrays: Sequence[Memory]) -> None:

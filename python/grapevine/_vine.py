@@ -62,7 +62,8 @@ class _Sum:
     def __init__(self) -> None:
         # Lists of arrays that the library reads, and in which it leaves the mean. They may be the loop's.
         self.lists: list[TensorList] = []
-        # Arrays that the loop has handed over in parts in the present try of the step, and to which the mean goes.
+        # Arrays that the loop has handed over in parts, also before an exception, unless a sum was interrupted. The
+        # mean goes to them.
         self.places: list[Memory] = []
         # The library has the whole gradient.
         self.is_begun = False
@@ -251,7 +252,9 @@ class Vine(Peer):
         if self._sum.places:
             raise ValueError("a gradient with a scaler is summed after backward: it must be unscaled first")
         is_due = self._takes_gradient
-        self._has_overflowed = self._model.unscale(scaler, is_summed=is_due)
+        has_overflowed = self._model.unscale(scaler, is_summed=is_due)
+        # If the gradient that was summed had overflowed, the scaler leaves the step out although this one has not.
+        self._has_overflowed = has_overflowed or (self._sum.found is not None and self._has_overflowed)
         try:
             found = self._reduce(gradient, samples, loss)
         except BaseException:

@@ -131,7 +131,7 @@ class ModuleModel:
         self._copies = [
             (n, b if is_staged(b) else b.detach().clone().contiguous()) for n, b in self._averaged
         ]
-        # And sums have copies, because the mean is needed again if a loop repeats a step.
+        # Sums have copies of their own, because the mean is needed again if a loop repeats a step.
         self._summed = [
             (n, b if is_staged(b) else b.detach().clone(memory_format=torch.contiguous_format))
             for n, b in self._averaged
@@ -330,11 +330,11 @@ class ModuleModel:
         if late and not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "'%s' and %d more tensors of the optimiser's state were made after join(), so they are neither in "
-                "checkpoints nor sent to newcomers: leave and join again, or give join() state=(get, set). It is said "
-                "once.",
+                "the optimiser's state has grown since join(), first by '%s' (new tensors: %d). What was made later is "
+                "neither in checkpoints nor sent to newcomers: leave and join again, or give join() state=(get, set). "
+                "It is said once.",
                 late[0],
-                len(late) - 1,
+                len(late),
             )
 
     def _optimized(self) -> list[tuple[str, Any]]:

@@ -38,8 +38,8 @@ Pages pages;
 void open_page(int, siginfo_t* info, void*) {
   const auto* address = static_cast<const float*>(info->si_addr);
   if (address < pages.begin || address >= pages.begin + 2 * pages.floats_in_page) {
-    std::signal(SIGSEGV,
-                SIG_DFL);  // This is another fault, which ends the process when it repeats.
+    // This is another fault, which ends the process when it repeats.
+    std::signal(SIGSEGV, SIG_DFL);
     return;
   }
   const bool is_second = address >= pages.begin + pages.floats_in_page;

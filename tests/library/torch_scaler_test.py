@@ -38,8 +38,7 @@ class StepWatchTest(unittest.TestCase):
             else:
                 watch.step()
 
-
-    def test_the_step_that_a_scaler_has_left_out_is_made_before_the_schedule_goes_on(self):
+    def test_the_step_that_a_scaler_has_left_out_has_the_settings_from_before_the_schedule_went_on(self):
         changed = []
         for is_made_by_the_watch in (False, True):
             model = make_model("mlp")

@@ -115,7 +115,6 @@ class TorchAlone(FolderTest):
         for ours, theirs in zip(again.parameters(), plain.parameters()):
             self.assertTrue(torch.equal(ours, theirs))
 
-
     def backward(self, model, batch=0, set_to_none=True):
         """Computes new gradients, and returns copies of them."""
         for parameter in model.parameters():
@@ -237,7 +236,7 @@ class TorchAloneTest(TorchAlone):
                     optimizer.step()
                     vine.step()
         self.assertEqual(len(logs.records), 1)
-        self.assertIn("'optimizer.0.momentum_buffer' and 1 more tensors", logs.output[0])
+        self.assertIn("first by 'optimizer.0.momentum_buffer' (new tensors: 2)", logs.output[0])
 
     def test_a_mask_of_infinities_is_left_alone_and_a_saved_one_is_refused(self):
         for is_saved in (False, True):
@@ -418,7 +417,6 @@ class TorchAloneTest(TorchAlone):
         vine.leave()
         self.assertEqual(rates, sorted(rates, reverse=True))
         self.assertLess(rates[-1], 0.01)
-
 
     def test_a_schedule_may_be_made_in_an_attached_loop(self):
         model = make_model("mlp")

@@ -349,7 +349,7 @@ TEST_CASE("a relay whose offers led to no lane has to pause with the same two pe
   while (peers.io().poll() > 0) {
   }
   const std::size_t refusals = peers[1].steps.size();
-  // An offer from another relay is accepted, and so is one from this relay for another peer.
+  // An offer from this relay for another peer is followed.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 9000));
   CHECK(peers.until([&] { return relay.was_dialled(relay_lane(9000, peer(0), peer(3))); }));
   CHECK(peers[1].steps.size() == refusals);
@@ -391,6 +391,21 @@ TEST_CASE("an offer that was asked for is followed however many were vain", "[un
     return peers[0].lanes->counters().lanes_refused == 3;
   }));
   CHECK_FALSE(peers.says_refuse(1));
+}
+
+TEST_CASE("a relay pauses that was not asked although another was", "[unit]") {
+  LinkedPeers peers(4, {});
+  HostileRelay relay(peers.io());
+  peers.link(0, 1);
+  peers.link(0, 3);
+  peers[0].relays = {peer(3)};
+  peers[0].lanes->reach(peer(2));
+  REQUIRE(peers.until([&] { return peers[3].steps.size() == 1; }));
+  std::uint64_t stream = 80;
+  CHECK(peers.until([&] {
+    offer_nowhere(peers, relay, 2, stream += 8);
+    return peers.says_refuse(1);
+  }));
 }
 
 TEST_CASE("a few offers of one relay are followed at once", "[unit]") {
