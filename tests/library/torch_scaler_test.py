@@ -126,6 +126,28 @@ class ScalerAloneTest(TorchAlone):
                 for ours, theirs in zip(parameters, plain.parameters()):
                     self.assertTrue(torch.equal(ours, theirs))
 
+    def test_a_step_that_has_overflowed_is_made_also_if_it_is_begun_again(self):
+        model = make_model("mlp")
+        optimizer = make_optimizer("momentum", model)
+        scaler = Scaler()
+        x, y = next(iter(batches()))
+        with self.join(model, optimizer, run__steps=1000, run__mode="allreduce") as vine, self.assertLogs("grapevine"):
+            for overflows in (True, False):
+                optimizer.zero_grad(set_to_none=True)
+                loss = CRITERION(model(x), y)
+                scaler.scale(loss).backward()
+                if overflows:
+                    model[0].weight.grad[0] = float("inf")
+                vine.reduce(loss=loss, scaler=scaler)
+                # An exception after the first try makes the loop begin the step again.
+            before = [parameter.detach().clone() for parameter in model.parameters()]
+            scaler.step(optimizer)
+            scaler.update()
+            self.assertTrue(vine.step(loss))
+            for one, other in zip(before, model.parameters()):
+                # The gradient that was summed counts as zeros.
+                self.assertTrue(torch.equal(one, other))
+
     def test_a_fused_optimizer_makes_a_step_that_is_due(self):
         class Fused(torch.optim.SGD):
             def step(self, closure=None, **named):
