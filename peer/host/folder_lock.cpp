@@ -7,37 +7,23 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
-#include <thread>
 
 namespace gv {
 namespace {
 
-constexpr const char* lock_name = "lock";
 constexpr ::mode_t lock_mode = 0600;
-constexpr int attempts_max = 10;
-constexpr std::chrono::milliseconds attempt_pause{2};
-
-/// Takes the lock. Tries again for a short time, because is_held() takes it for a moment.
-bool take(int file) {
-  for (int attempt = 1; ::flock(file, LOCK_EX | LOCK_NB) != 0; ++attempt) {
-    if (errno != EWOULDBLOCK || attempt == attempts_max) return false;
-    std::this_thread::sleep_for(attempt_pause);
-  }
-  return true;
-}
 
 }  // namespace
 
 FolderLock::FolderLock(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / lock_name;
+  const std::filesystem::path path = folder / "lock";
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, lock_mode);
   if (file_ < 0) {
     throw std::runtime_error(path.string() + ": cannot be written: " + std::strerror(errno));
   }
-  if (!take(file_)) {
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
     is_taken_ = errno == EWOULDBLOCK;
     std::array<char, 32> text{};
     const ::ssize_t length = ::pread(file_, text.data(), text.size(), 0);
@@ -48,14 +34,6 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   // The pid is only information for people. The lock works without it.
   const bool is_empty = ::ftruncate(file_, 0) == 0;
   static_cast<void>(is_empty && ::pwrite(file_, own.data(), own.size(), 0) > 0);
-}
-
-bool FolderLock::is_held(const std::filesystem::path& folder) {
-  const int file = ::open((folder / lock_name).c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  const bool is_held = ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(file);
-  return is_held;
 }
 
 FolderLock::~FolderLock() {

@@ -17,10 +17,6 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// True if a peer holds the lock of the folder now. Changes nothing in the folder. False if that
-  /// cannot be found out, as in the folder of another user.
-  static bool is_held(const std::filesystem::path& folder);
-
   /// True if another process holds the lock.
   bool is_taken() const { return is_taken_; }
   /// The pid that the holder of the lock wrote, or an empty string.

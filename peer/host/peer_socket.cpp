@@ -22,8 +22,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "peer/host/folder_lock.hpp"
-
 namespace gv {
 namespace {
 
@@ -150,24 +148,32 @@ bool await_reply(int fd, std::chrono::milliseconds limit) {
   return found > 0;
 }
 
-}  // namespace
-
-std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
-                                    int timeout_ms) {
+/// Returns a connection to the peer that runs in `folder`, or -1. The system accepts it, so a peer
+/// that is stopped or busy has one as well.
+int connected_to(const std::filesystem::path& folder) {
   const FolderHandle handle(folder);
-  if (!handle.is_open()) return std::nullopt;
+  if (!handle.is_open()) return -1;
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return std::nullopt;
+  if (fd < 0) return -1;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string path = handle.socket_path();
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
+}  // namespace
+
+std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
+                                    int timeout_ms) {
+  const int fd = connected_to(folder);
+  if (fd < 0) return std::nullopt;
   std::optional<std::string> answer;
-  const bool told =
-      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
-      ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(command.size()) &&
-      ::shutdown(fd, SHUT_WR) == 0;
+  const bool told = ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
+                        static_cast<ssize_t>(command.size()) &&
+                    ::shutdown(fd, SHUT_WR) == 0;
   if (told) {
     std::string text;
     while (text.size() < document_bytes_max) {
@@ -194,12 +200,11 @@ std::optional<Problem> unanswering_peer(const std::filesystem::path& folder) {
     return Problem{path.string(), "may be used only by the user who runs the peer",
                    "run the command as that user"};
   }
-  // A launcher locks the folder that holds its peers' folders. It answers no questions.
-  std::error_code ignored;
-  const bool is_of_launcher = std::filesystem::is_directory(folder / "peer-0", ignored);
-  if (is_of_launcher || !FolderLock::is_held(folder)) return std::nullopt;
+  const int fd = connected_to(folder);
+  if (fd < 0) return std::nullopt;
+  ::close(fd);
   return Problem{folder.string(), "a peer runs here but does not answer",
-                 "ask again in a moment; it may be starting, ending or stopped"};
+                 "ask again in a moment; it may be busy, ending or stopped"};
 }
 
 Problem no_answer_problem(const std::filesystem::path& folder) {

@@ -203,7 +203,7 @@ TEST_CASE("drawn worlds with groups hold every invariant, also with hostile memb
   std::uint64_t operations = 0;
   std::size_t with_groups = 0;
   std::size_t hostile = 0;
-  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     DrawnWorld world = as_pipeline(draw_world(seed));
     if (world.config.pipeline.group == 1) continue;
     ++with_groups;
