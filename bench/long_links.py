@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from slow_links import command, events
+from slow_links import await_ends, command, events, peers_on
 
 CONFIG = """
 [run]
@@ -53,6 +53,11 @@ class Ends:
         self.link = [program, *self.names, DEVICE, str(round_trip / 2), str(mbit), str(seconds), str(loss)]
         self.buffers_mib = buffers_mib
         self.process = None
+
+    count = 2
+
+    def name(self, end):
+        return self.names[end]
 
     def address(self, end):
         return f"10.79.0.{end + 1}"
@@ -89,28 +94,8 @@ def train(binary, ends, steps, limit):
     """Megabits a second each way, from the last change of generation on."""
     with tempfile.TemporaryDirectory() as root:
         root = pathlib.Path(root)
-        (root / "config.toml").write_text(CONFIG.format(steps=steps))
-        keys = [command(binary, "keygen", str(root / f"key-{end}"), "--name", f"peer-{end}") for end in (0, 1)]
-        (root / "authorized_peers").write_text("".join(keys))
-        peers = []
-        try:
-            for end in (0, 1):
-                words = ["ip", "netns", "exec", ends.names[end], binary, "peer", str(root / "config.toml"),
-                         "--name", f"peer-{end}", "--folder", str(root / f"peer-{end}"),
-                         "--key", str(root / f"key-{end}"), "--authorized", str(root / "authorized_peers"),
-                         "--quiet", "--shard", f"{end}/2", "--wait-for", "2",
-                         "--listen", f"{ends.address(end)}:7000"]
-                if end == 1:
-                    words += ["--join", f"peer-0@{ends.address(0)}:7000"]
-                peers.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
-            for peer in peers:
-                if peer.wait(timeout=limit) != 0:
-                    raise SystemExit("a peer failed")
-        finally:
-            for peer in peers:
-                if peer.poll() is None:
-                    peer.kill()
-                    peer.wait()
+        with peers_on(ends, binary, root, CONFIG.format(steps=steps)) as peers:
+            await_ends(peers, limit)
         told = events(root / "peer-0")
         began = [event for event in told if event["event"] == "generation_began"][-1]
         ended = [event for event in told if event["event"] == "budget_done"][0]

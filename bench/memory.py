@@ -5,12 +5,11 @@
 Example: bench/memory.py --binary build/release/grapevine
 """
 import argparse
-import json
 import pathlib
 import re
-import subprocess
-import tempfile
 import time
+
+from launched_peers import launched, status
 
 MIB = 1 << 20
 # Bytes of parameters and of activations with their gradients at batch 64, from the layers' shapes.
@@ -28,32 +27,18 @@ def resident(pid):
 
 
 def measure(binary, config):
-    """The largest resident memory of four peers, sampled once they exchange."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = pathlib.Path(folder) / "run"
-        process = subprocess.Popen([binary, "launch", "-n", "4", str(config), "--folder", str(run)],
-                                   stdout=subprocess.DEVNULL)
-        try:
-            now = high = 0
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline and process.poll() is None:
-                time.sleep(0.5)
-                for peer in range(4):
-                    status = subprocess.run([binary, "status", "--json", str(run / f"peer-{peer}")],
-                                            capture_output=True, text=True)
-                    if status.returncode != 0:
-                        continue
-                    report = json.loads(status.stdout)
-                    if report["exchanges"]["committed"] < 10:
-                        continue
-                    rss, hwm = resident(report["self"]["pid"])
-                    now, high = max(now, rss), max(high, hwm)
-                if now and time.monotonic() > deadline - 50:
-                    break
-            return now, high
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
+    """The largest resident memory of four peers in ten seconds, sampled once they exchange."""
+    now = high = 0
+    with launched(binary, config.read_text(), 4) as folders:
+        began = time.monotonic()
+        while time.monotonic() < began + (10 if now else 60):
+            time.sleep(0.5)
+            for report in filter(None, [status(binary, peer) for peer in folders]):
+                if report["exchanges"]["committed"] < 10:
+                    continue
+                rss, hwm = resident(report["self"]["pid"])
+                now, high = max(now, rss), max(high, hwm)
+    return now, high
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast virtual peers are: times real time, events a second on one core, peak memory.
+"""How fast virtual peers are: virtual seconds and events for each second of a processor, peak memory.
 
 Each case is one run of `grapevine sim` in its own process; several repeats, median and spread.
 """
@@ -51,14 +51,20 @@ until_s = 20
 ]
 
 
+def processor_seconds():
+    """What the children that have ended have used, in the program and in the kernel."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run(binary, config):
-    """(virtual seconds a wall second, events a second, peak MiB) of one run."""
+    """(virtual seconds a processor second, events a processor second, peak MiB) of one run."""
     with tempfile.TemporaryDirectory() as folder:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        before = processor_seconds()
         timed = subprocess.run(
             ["/usr/bin/time", "-f", "%M", binary, "sim", str(config), "--folder", folder],
             capture_output=True, text=True, check=True)
-        busy = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        busy = processor_seconds() - before
     virtual = float(re.search(r"virtual time +([0-9.]+) s", timed.stdout)[1])
     events = int(re.search(r"events +([0-9]+)", timed.stdout)[1])
     return virtual / busy, events / busy, int(timed.stderr.split()[-1]) / 1024
@@ -85,7 +91,7 @@ def main():
         pace, events, memory = (sorted(column) for column in zip(*figures))
         print(f"{name}: {ratio(statistics.median(pace))} times real"
               f" ({ratio(pace[0])} to {ratio(pace[-1])}),"
-              f" {statistics.median(events) / 1e6:.2f} million events/s"
+              f" {statistics.median(events) / 1e6:.2f} million events a processor second"
               f" ({events[0] / 1e6:.2f} to {events[-1] / 1e6:.2f}), {memory[-1]:.0f} MiB",
               flush=True)
 

@@ -108,9 +108,10 @@ int show_algorithms(const std::string& name, std::size_t peers, double parameter
   if (named_algorithm(name) == nullptr) {
     std::vector<std::string> names;
     for (const NamedAlgorithm& known : named_algorithms()) names.emplace_back(known.name);
+    const auto nearest = nearest_name(name, names);
     return fail({{name, "no such algorithm",
-                  fmt::format("the nearest is {}; `grapevine algorithms` lists all",
-                              nearest_name(name, names).value_or(""))}});
+                  (nearest ? "the nearest is " + *nearest + "; " : "") +
+                      "`grapevine algorithms` lists all"}});
   }
   fmt::print("{}", algorithm_report(name, peers, parameters));
   return 0;

@@ -28,7 +28,8 @@ struct ReduceArguments {
   std::string segment = "254KiB";
 
   void add_to(CLI::App& command) {
-    command.add_option("--sizes", sizes, "Of the vectors: with B, KiB, MiB or GiB, 4 B to 1 GiB")
+    command
+        .add_option("--sizes", sizes, "Sizes of the vectors: with B, KiB, MiB or GiB, 4 B to 1 GiB")
         ->delimiter(',')
         ->capture_default_str();
     command

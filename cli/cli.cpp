@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +23,31 @@ namespace gv {
 
 /// Throws the exception by which a callback tells the parser library to end the program.
 void exit_with(int code) { throw CLI::RuntimeError(code); }
+
+std::string not_a_whole_number(const std::string& text) {
+  const bool is_one = !text.empty() && text.size() <= 20 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  return is_one ? "" : "not a whole number: " + text;
+}
+
+std::string not_a_port(const std::string& text) {
+  const bool is_one =
+      not_a_whole_number(text).empty() && text.size() <= 5 && std::stoul(text) <= 65535;
+  return is_one ? "" : "not a port: 0 to 65535";
+}
+
+namespace {
+
+/// Shows the range of a number in words.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    static const std::regex range("(UINT|INT|FLOAT):(UINT|INT|FLOAT) in \\[(\\S+) - (\\S+)\\]");
+    return std::regex_replace(CLI::Formatter::make_option_opts(option), range, "$1 from $3 to $4");
+  }
+};
+
+}  // namespace
 
 /// Number of arguments of `launch` that make up the user's program, including the `--` before it. 0
 /// if there is no program.
@@ -37,17 +64,25 @@ static std::vector<std::string> program_behind(int argc, char** argv) {
                    : std::vector<std::string>();
 }
 
+/// True for the words `help` and `version`, which stand for the options of these names.
+static bool is_option_without_dashes(std::string_view word) {
+  return word == "help" || word == "version";
+}
+
 /// Says why the first argument is not a command. Empty if it is a command or an option.
 static Problems command_problems(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return {};
+  // Some programs have these as commands.
+  if (argc == 2 && is_option_without_dashes(argv[1])) return {};
   const std::string word = argv[1];
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     names.push_back(command->get_name());
     if (names.back() == word) return {};
   }
+  const auto nearest = nearest_name(word, names);
   return {{word, "no such command",
-           "the nearest is " + *nearest_name(word, names) + "; grapevine --help lists all"}};
+           (nearest ? "the nearest is " + *nearest + "; " : "") + "grapevine --help lists all"}};
 }
 
 int run_command_line(int argc, char** argv, const HostHooks& hooks) {
@@ -57,6 +92,7 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
   }
   ::umask(077);
   CLI::App app{"Grapevine trains one model on many unlike machines with no master."};
+  app.formatter(std::make_shared<HelpText>());  // Commands that are added later inherit it.
   app.require_subcommand(1);
   app.set_version_flag("--version", GRAPEVINE_VERSION);
   add_create(app, hooks);
@@ -86,11 +122,21 @@ int run_command_line(int argc, char** argv, const HostHooks& hooks) {
     return fail(problems);
   }
   try {
+    if (argc == 2 && is_option_without_dashes(argv[1])) {
+      const std::string option = "--" + std::string(argv[1]);
+      const char* const words[] = {argv[0], option.c_str()};
+      app.parse(2, words);
+    }
     app.parse(argc - words_of_program(argc, argv), argv);
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
+    const bool has_extra_words =
+        error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+    if (has_extra_words && std::string_view(argv[1]) == "launch") {
+      fmt::print(stderr, "If these words are a program to launch, put -- before the program.\n");
+    }
     return code == 0 ? 0 : 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "grapevine: {}\n", error.what());

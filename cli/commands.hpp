@@ -15,6 +15,11 @@ namespace gv {
 /// Ends the running command with this exit code. May only be called in callbacks of the parser.
 [[noreturn]] void exit_with(int code);
 
+/// Say why the text of an option is no port (0 to 65535) or no whole number from 0 on; empty if it
+/// is one. For CLI::Option::check(): the parser itself takes -1 for a very large number.
+std::string not_a_port(const std::string& text);
+std::string not_a_whole_number(const std::string& text);
+
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);
 /// Adds `grapevine completions`, which covers all commands that `app` has by the time the command

@@ -65,17 +65,21 @@ void add_doctor(CLI::App& app) {
                       "The allow-list; default: that of the run folder, or authorized_peers");
   command->add_option("--data", options.data, "Folder of the data, whatever the config says");
   command->add_option("--listen", options.listen, "HOST:PORT that this peer is to listen on");
-  command->add_option("--lane-port", options.lane_port, "Port that its lanes are to listen on");
+  command->add_option("--lane-port", options.lane_port, "Port that its lanes are to listen on")
+      ->check(not_a_port);
   command->add_option("--lanes", options.their_lanes,
                       "HOST:PORT that the lanes of the other peer listen on");
   command
-      ->add_option("--link-mbit", options.link_mbit,
-                   "Bandwidth that TCP buffers have to suffice for; default: that to the other "
-                   "peer, or 1000")
+      ->add_option(
+          "--link-mbit", options.link_mbit,
+          "Bandwidth that TCP buffers have to suffice for, in Mbit/s; default: that to the "
+          "other peer, or 1000")
       ->check(CLI::Range(0.001, 1e6));
   command
-      ->add_option("--link-ms", options.link_ms,
-                   "Round trip for that; default: that to the other peer, or 50 ms")
+      ->add_option(
+          "--link-ms", options.link_ms,
+          "Round-trip time that TCP buffers have to suffice for, in ms; default: that to the "
+          "other peer, or 50")
       ->check(CLI::Range(0.001, 1e5));
   command->add_flag("--json", arguments->as_json, "The same as one JSON document");
   command->footer(

@@ -53,6 +53,16 @@ nlohmann::ordered_json reading_json(const EngineReading& reading, bool is_chosen
   return json;
 }
 
+/// The table of engines, with the variables by which each is recognised.
+std::string engines_table() {
+  std::string text = "no engine has started this process; it would show in these variables\n";
+  for (const Engine& engine : engines()) {
+    text += fmt::format("  {:24} {}{}{}\n", engine.name, engine.rank,
+                        engine.ranks.empty() ? "" : ", ", engine.ranks);
+  }
+  return text;
+}
+
 int env(const EnvArguments& arguments) {
   const std::vector<EngineReading> readings = read_engines(own_variables());
   const EngineReading* counts = chosen(readings);
@@ -70,6 +80,7 @@ int env(const EnvArguments& arguments) {
     fmt::print("{}\n", json.dump(1));
     return problems.empty() ? 0 : 2;
   }
+  if (readings.empty()) fmt::print("{}", engines_table());
   for (const EngineReading& reading : readings) {
     fmt::print("{}", reading_text(reading, &reading == counts));
   }
@@ -84,8 +95,10 @@ void add_env(CLI::App& app) {
   const auto arguments = std::make_shared<EnvArguments>();
   auto* command = app.add_subcommand(
       "env", "Say which rank of a cohort this process is, and how that is known");
-  command->add_option("--rank", arguments->rank, "Rank, whatever the engine says");
-  command->add_option("--ranks", arguments->ranks, "Number of ranks, whatever the engine says");
+  command->add_option("--rank", arguments->rank, "Rank, whatever the engine says")
+      ->check(not_a_whole_number);
+  command->add_option("--ranks", arguments->ranks, "Number of ranks, whatever the engine says")
+      ->check(not_a_whole_number);
   command->add_flag("--json", arguments->as_json, "The same as JSON");
   command->footer("Example:\n  srun -n 2 grapevine env");
   command->callback([arguments] { exit_with(env(*arguments)); });

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,7 +77,8 @@ int evaluate(const EvaluateOptions& options) {
                   "no Hessian",
                   "leave --sharpness out"}});
   }
-  const TestSet test = load_test_set(parsed.config);
+  const std::vector<std::filesystem::path> models = {file};
+  const TestSet test = load_test_set(parsed.config, classes_in(parsed.config, models));
   if (!test.problems.empty()) return fail(test.problems);
   if (!options.route.empty()) return evaluate_routed(options, test);
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
@@ -120,8 +122,8 @@ void add_eval(CLI::App& app) {
       "iteration");
   command
       ->add_option("--samples", options->samples,
-                   "How many test samples the sharpness is of (default 1000)")
-      ->check(CLI::PositiveNumber)
+                   "Compute the sharpness on this number of test samples (default 1000)")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1'000'000'000}))
       ->needs(sharp);
   route->excludes(sharp)->excludes("--outputs");
   command->footer(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "peer/config/config.hpp"
 #include "peer/config/refusal.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 #include "train/checkpoint/number_type.hpp"
@@ -44,6 +45,14 @@ std::filesystem::path model_of(const std::filesystem::path& from) {
   return newest_in(from / "checkpoints");
 }
 
+/// True if the config in the file's metadata says that the model computes with floats.
+bool computes_with_floats(const ModelContents& model) {
+  const auto text = model.metadata.find("config");
+  if (text == model.metadata.end()) return false;
+  const ParsedConfig stored = parse_config_text(text->second, "config");
+  return stored.problems.empty() && stored.config.model.weights == WeightValues::floats;
+}
+
 /// Makes the weight matrices ternary. Returns false if there are none.
 bool make_matrices_ternary(std::vector<Tensor>& tensors) {
   bool found = false;
@@ -65,6 +74,10 @@ int export_model(const ExportOptions& options) {
   }
   ModelContents model = read_model_file(file);
   if (!model.reason.empty()) return fail({{file.string(), model.reason, model.remedy}});
+  if (options.ternary && computes_with_floats(model)) {
+    return fail({{file.string(), "its config says that the model computes with floats",
+                  "leave --ternary out, or train with model.weights = \"ternary\""}});
+  }
   if (options.ternary && !make_matrices_ternary(model.tensors)) {
     return fail(
         {{file.string(), "no weight matrix of a built-in layer in it", "leave --ternary out"}});

@@ -125,6 +125,13 @@ Problems begin_peers(const ImportOptions& options, const Config& config,
     const Task task = load_task(config, i);
     if (!task.problems.empty()) return task.problems;
     std::unique_ptr<Learner> learner = learner_of(task);
+    if (learner->parameters().size() != parameters.size()) {
+      return {{options.file,
+               fmt::format("it has {} numbers, and the model that is trained on the config's data "
+                           "has {}",
+                           parameters.size(), learner->parameters().size()),
+               "the model and the training data must have as many classes"}};
+    }
     learner->adopt(parameters, 0);
     const auto replica = first_replica(task, i, std::move(learner));
     const std::filesystem::path folder = options.start[i];
@@ -158,7 +165,7 @@ int import_as_model(const ImportOptions& options, ModelContents& read) {
   if (!parsed.problems.empty()) return fail(parsed.problems);
   Problems problems = problems_of_start(options, parsed.config);
   if (!problems.empty()) return fail(problems);
-  const TestSet test = load_test_set(parsed.config);
+  const TestSet test = load_test_set(parsed.config, classes_in(parsed.config, read.tensors));
   if (!test.problems.empty()) return fail(test.problems);
   const Model model(test.model, test.data->shape, evaluation_batch(*test.data));
   problems = rename_gpt2(options, &model, read);

@@ -3,10 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "cli/commands.hpp"
+#include "cli/exit_codes.hpp"
 #include "net/cohort.hpp"
 #include "net/identity.hpp"
 #include "peer/config/refusal.hpp"
@@ -17,13 +20,24 @@ namespace {
 
 int keygen(const std::string& file, const std::string& name) {
   if (const Problems problems = problems_of_name(name); !problems.empty()) return fail(problems);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(file, error)) {
+    const LoadedKeyPair known = load_key_pair(file);
+    if (known.problems.empty()) {
+      return fail({{file, "there is a key already",
+                    fmt::format("its line for everybody's authorized_peers: {} {}", name,
+                                to_text(known.pair.public_key))}});
+    }
+  }
   const KeyPair pair = generate_key_pair();
   const Problems problems = save_key_pair(file, pair);
   if (!problems.empty()) return fail(problems);
   fmt::print(stderr, "secret key written to {}; the line for everybody's authorized_peers:\n",
              file);
-  fmt::print("{} {}\n", name, to_text(pair.public_key));
-  return 0;
+  say(stdout, fmt::format("{} {}\n", name, to_text(pair.public_key)));
+  if (std::ferror(stdout) == 0) return exit_clean;
+  fmt::print(stderr, "that line could not be written; grapevine keygen {} shows it again\n", file);
+  return exit_failed;
 }
 
 int cohort_keygen(const std::string& file) {

@@ -23,6 +23,7 @@ CLI::Option* add_hosts(CLI::App& command, HostsLaunchOptions& options) {
       "it, and after it the address where others reach that host, if that differs");
   command.add_option("--port", options.port, "Port of the peers on those hosts")
       ->capture_default_str()
+      ->check(not_a_port)
       ->needs(hosts);
   command.add_option("--ssh", options.ssh, "The command that reaches a host")
       ->capture_default_str()
@@ -45,12 +46,16 @@ void add_launch(CLI::App& app, const std::vector<std::string>& program) {
   auto* command =
       app.add_subcommand("launch", "Run many peers, on this machine or by ssh on others");
   command->add_option("CONFIG", options->config,
-                      "The run's TOML file; without it a built-in task that needs no data");
-  auto* peers = command->add_option("-n,--peers", options->peers, "Number of peers")
-                    ->capture_default_str()
+                      "The run's TOML file; without it a built-in task that needs no data, or with "
+                      "--resume the config of that run");
+  auto* peers = command
+                    ->add_option("-n,--peers", options->peers,
+                                 "Number of peers; default: as the config's run.peers says, which "
+                                 "is 4 without it")
                     ->check(CLI::Range(1, 256));
   command->add_option("--folder", *folder, "The run's folder; default: a new one");
-  command->add_flag("--resume", options->resume, "Go on with the run in --folder");
+  command->add_flag("--resume", options->resume,
+                    "Go on with the run in --folder, with as many peers unless -n is given");
   auto* faults = command->add_option(
       "--faults", options->faults,
       "A TOML file of what goes wrong: kills, stops, partitions, bad links; default: the config's "

@@ -17,6 +17,14 @@
 namespace gv {
 namespace {
 
+/// The problem of the peer at `address`. A diagnosis that begins with the address does not repeat
+/// it.
+Problem problem_at(const std::string& address, const Diagnosis& line) {
+  const std::string repeated = address + ": ";
+  const bool repeats = line.text.starts_with(repeated);
+  return {address, repeats ? line.text.substr(repeated.size()) : line.text, line.remedy};
+}
+
 /// Asks the live peer at the given address for its ledger. That peer must admit our key, but asking
 /// does not make us a member of its swarm. Returns nullopt and adds a problem if the peer does not
 /// answer.
@@ -24,12 +32,12 @@ std::optional<PeerDocument> ask_for_ledger(Patient& patient, Problems& problems)
   const std::string& address = patient.other.address;
   const Diagnoses reached = judge_control_port(probe_connection(address, true));
   for (const Diagnosis& line : reached) {
-    if (line.health == Health::error) problems.push_back({address, line.text, line.remedy});
+    if (line.health == Health::error) problems.push_back(problem_at(address, line));
   }
   if (!problems.empty()) return std::nullopt;
   const Diagnosis met = meet(patient);
   if (!patient.other.live) {
-    problems.push_back({address, met.text, met.remedy});
+    problems.push_back(problem_at(address, met));
     return std::nullopt;
   }
   const std::optional<Asked> asked = ask_live_peer(*patient.other.live, {.wants_ledger = true});

@@ -12,7 +12,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,18 +32,6 @@ struct MergeOptions {
   std::string config;                ///< Empty means the settings stored in a checkpoint.
   std::string out = "model.safetensors";
 };
-
-/// A peer's parameter files, each of the whole model or of one stage, newest first.
-std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files = parameter_files(folder / "checkpoints");
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "checkpoints", ignored)) {
-    const std::vector<std::filesystem::path> of_stage = parameter_files(entry.path());
-    files.insert(files.end(), of_stage.begin(), of_stage.end());
-  }
-  std::ranges::sort(files, [](const auto& a, const auto& b) { return is_older(b, a); });
-  return files;
-}
 
 /// The config in the file `config` or, if `config` is empty, the first valid config stored in one
 /// of the files.
@@ -76,6 +63,7 @@ void print_peer(const std::string& folder, const LastModel& peer) {
 int merge(const MergeOptions& options) {
   Problems problems;
   std::vector<std::filesystem::path> stored;
+  std::vector<std::filesystem::path> all;
   std::set<std::filesystem::path> known;
   for (const std::string& folder : options.folders) {
     const std::vector<std::filesystem::path> files = checkpoints_of(folder);
@@ -87,12 +75,13 @@ int merge(const MergeOptions& options) {
                           "name the folder that the peer was given with --folder"});
     }
     if (stored.empty()) stored = files;
+    all.insert(all.end(), files.begin(), files.end());
   }
   if (!problems.empty()) return fail(problems);
   const StoredConfig found = config_in(stored, options.config);
   if (!found.parsed.problems.empty()) return fail(found.parsed.problems);
   const Config& config = found.parsed.config;
-  const TestSet test = load_test_set(config);
+  const TestSet test = load_test_set(config, classes_in(config, all));
   if (!test.problems.empty()) return fail(test.problems);
   Model model(test.model, test.data->shape, evaluation_batch(*test.data));
   const std::vector<SlicedStage> stages = sliced_stages_of(config, test);

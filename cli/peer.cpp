@@ -38,10 +38,12 @@ void add_identity(CLI::App& command, PeerArguments& arguments) {
   command
       .add_option("--rank", arguments.rank,
                   "Rank in the cohort; default: as the engine says (see grapevine env)")
+      ->check(not_a_whole_number)
       ->needs(cohort);
   command
       .add_option("--ranks", arguments.ranks,
                   "Number of ranks, the same at all peers; default: as the engine says")
+      ->check(not_a_whole_number)
       ->needs(cohort);
   command
       .add_option(
@@ -71,8 +73,10 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   command->add_option("--dial-from", arguments->host.dial_from,
                       "Address of this machine that connections to others come from; default: the "
                       "system's choice");
-  command->add_option("--lane-port", arguments->host.lane_port,
-                      "Port that bulk lanes listen on, beside --listen's; default: any free one");
+  command
+      ->add_option("--lane-port", arguments->host.lane_port,
+                   "Port that bulk lanes listen on, beside --listen's; default: any free one")
+      ->check(not_a_port);
   command->add_option("--lane", arguments->lane,
                       "auto, tls, plain or unix, whatever network.lane of the config says");
   command->add_option("--join", arguments->host.join,
@@ -81,8 +85,10 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
       "--shard", arguments->shard,
       "K/N: train on part K of N; default: the place in the allow-list, or the rank");
   command
-      ->add_option("--wait-for", arguments->host.wait_for, "Begin when this many peers are there")
-      ->capture_default_str();
+      ->add_option("--wait-for", arguments->host.wait_for,
+                   "Begin when this many peers are there, or after run.wait_max_s of the config")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
   command->add_flag("--resume", arguments->host.resume,
                     "Go on from the newest checkpoint in the folder");
   command->add_flag("--quiet", arguments->host.quiet, "No progress lines");

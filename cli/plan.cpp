@@ -578,9 +578,9 @@ void add_plan(CLI::App& app) {
   command->add_option("--svg", options->svg, "A file for a picture of the schedule");
   command
       ->add_option("--bandwidth", options->bandwidth_mbit,
-                   "Of every link, each way, in Mbit/s; default: sending takes no time")
+                   "Bandwidth of every link, each way, in Mbit/s; default: sending takes no time")
       ->check(CLI::Range(0.001, 1e6));
-  command->add_option("--latency", options->latency_ms, "Of every link, one way, in ms")
+  command->add_option("--latency", options->latency_ms, "Latency of every link, one way, in ms")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e5));
   command->add_option("--seconds", options->seconds, "About how long to measure")

@@ -4,27 +4,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "cli/split_report.hpp"
-#include "consensus/split/split_plan.hpp"
+#include "consensus/split/plan_search.hpp"
 #include "peer/config/config.hpp"
 #include "peer/config/group_problems.hpp"
 #include "peer/config/peers_file.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/split_layers.hpp"
 #include "peer/config/task.hpp"
+#include "peer/config/toml.hpp"
 #include "train/learner/group_place.hpp"
 #include "train/optimizer.hpp"
 
 namespace gv {
 namespace {
 
-/// With more peers, or a larger product of layers and peers, searching for plans with stages takes
-/// too long. At this product the search takes up to a minute, and a few minutes if memory is
-/// limited. Twice as many layers take about six times as long.
+/// With more peers, plans with stages are not searched for.
 constexpr std::size_t staged_peers_max = 8;
-constexpr std::size_t staged_product_max = 256;
+/// The most steps of all searches together (SearchBudget), which take about three seconds.
+constexpr std::uint64_t search_steps_max = 300'000'000;
 constexpr std::size_t stages_max = 8;
 /// The largest number of micro-batches that is tried. All numbers tried are powers of two.
 constexpr std::size_t micro_batches_max = 16;
@@ -65,38 +67,97 @@ std::vector<SplitPin> pins_in(const SplitSite& site, const NamedPins& pins) {
   return found;
 }
 
-/// Searches pipelines as the program runs them, with each possible number of peers in a group.
-void search_pipelines(const Config& config, std::size_t stages_max, SplitReport& report) {
-  SplitQuestion question = report.question;
-  question.micro_batches.push_back(1);
-  report.stages = best_plans(question, {.group = 1, .stages_min = 2, .stages_max = stages_max});
-  if (!group_problems(config).empty()) return;
-  const std::size_t most = std::min(question.site.peers.size(), slices_of_stage);
-  for (std::size_t group = 2; group <= most; ++group) {
-    for (SplitPlan& plan : best_plans(question, {.group = group, .stages_max = stages_max})) {
-      keep_plan(report.groups, std::move(plan));
+/// Searches for all plans of a report within one limit. The most important ones come first, and
+/// each search gets a part of the steps that are left.
+class ReportSearch {
+ public:
+  ReportSearch(const Config& config, SplitReport& report, std::size_t stages_max)
+      : config_(config), report_(report), stages_max_(stages_max) {}
+
+  /// Fills in the report. Returns the names of the plans that were not all searched for.
+  std::vector<std::string> run() {
+    PlanSearch search(report_.question);
+    report_.samples = best(search, "plans that share only samples", 0.3,
+                           {.may_split_layers = false, .one_group = true});
+    std::vector<SplitPlan> layers = best(search, "plans that share single layers", 0.4, {});
+    if (!left_out_.empty()) {
+      // These plans are few, and include the best ways to share samples.
+      for (SplitPlan& plan : best(search, "", 0.4, {.one_group = true})) {
+        keep_plan(layers, std::move(plan));
+      }
+    }
+    if (report_.question.site.peers.size() > 1 && stages_max_ > 0) pipelines();
+    report_.best = report_.stages;
+    // The best plan overall may be a grouped pipeline, whose groups exchange nothing within a pair
+    // of layers.
+    for (const SplitPlan& plan : report_.groups) keep_plan(report_.best, plan);
+    for (SplitPlan& plan : layers) keep_plan(report_.best, std::move(plan));
+    if (stages_max_ < 2) return left_out_;
+    for (SplitPlan& plan : best(search, "plans whose stages share layers in any way", 1,
+                                {.stages_min = 2, .stages_max = stages_max_})) {
+      keep_plan(report_.best, std::move(plan));
+    }
+    return left_out_;
+  }
+
+ private:
+  /// Searches pipelines as the program runs them, with each possible number of peers in a group.
+  void pipelines() {
+    SplitQuestion question = report_.question;
+    question.micro_batches.push_back(1);
+    PlanSearch search(question);
+    report_.stages = best(search, "stages of whole layers", 0.4,
+                          {.group = 1, .stages_min = 2, .stages_max = stages_max_});
+    if (!group_problems(config_).empty()) return;
+    const std::size_t most = std::min(question.site.peers.size(), slices_of_stage);
+    for (std::size_t group = 2; group <= most; ++group) {
+      const double part = 0.6 / static_cast<double>(most + 1 - group);
+      for (SplitPlan& plan : best(search, fmt::format("groups of up to {} peers", group), part,
+                                  {.group = group, .stages_max = stages_max_})) {
+        keep_plan(report_.groups, std::move(plan));
+      }
     }
   }
-}
 
-/// True if the search for plans with stages does not take too long. A single peer has none.
+  std::vector<SplitPlan> best(PlanSearch& search, const std::string& what, double part,
+                              const SplitChoice& choice) {
+    SearchBudget budget = steps_.part(part);
+    std::vector<SplitPlan> plans = search.best(choice, budget);
+    steps_.take(budget.taken());
+    if (budget.is_spent() && !what.empty()) left_out_.push_back(what);
+    return plans;
+  }
+
+  const Config& config_;
+  SplitReport& report_;
+  std::size_t stages_max_;
+  SearchBudget steps_{search_steps_max};
+  std::vector<std::string> left_out_;
+};
+
+/// True if plans with stages are searched for. A single peer has none.
 bool may_have_stages(const SplitQuestion& question) {
-  const std::size_t peers = question.site.peers.size();
-  return peers == 1 ||
-         (peers <= staged_peers_max && peers * question.layers.size() <= staged_product_max);
+  return question.site.peers.size() <= staged_peers_max;
 }
 
 /// Why there are no plans with stages, if may_have_stages() is false.
 Problem no_stages(const SharedLayersOptions& options, const SplitQuestion& question) {
-  const std::size_t layers = question.layers.size();
-  const std::size_t peers_max = std::min(staged_peers_max, staged_product_max / layers);
   return {options.peers_file,
           fmt::format("plans with stages or groups are not searched for, because this takes too "
-                      "long for {} layers with parameters and {} peers",
-                      layers, question.site.peers.size()),
-          peers_max > 1
-              ? fmt::format("to see them, list at most {} peers", peers_max)
-              : fmt::format("to see them, take at most {} such layers", staged_product_max / 2)};
+                      "long for {} peers",
+                      question.site.peers.size()),
+          fmt::format("to see them, list at most {} peers", staged_peers_max)};
+}
+
+/// Says which plans were not all searched for.
+Problem cut_short(const SharedLayersOptions& options, const SplitQuestion& question,
+                  const std::vector<std::string>& left_out) {
+  return {
+      options.peers_file,
+      fmt::format("the search for {} layers with parameters and {} peers was cut short, and "
+                  "there may be better plans of these kinds: {}",
+                  question.layers.size(), question.site.peers.size(), fmt::join(left_out, ", ")),
+      "to search all, list fewer peers"};
 }
 
 }  // namespace
@@ -109,29 +170,28 @@ int show_shared_layers(const SharedLayersOptions& options) {
   if (!problems.empty()) return fail(problems);
   const Task task = load_task(parsed.config, 0);
   if (!task.problems.empty()) return fail(parsed.places.placed(task.problems));
-  SplitReport report{.config = options.config, .peers_file = options.peers_file};
+  Problems unread;
+  SplitReport report{.config = options.config,
+                     .config_text = read_text_file(options.config, "config", unread).value_or(""),
+                     .schedule = parsed.config.pipeline.schedule,
+                     .group = parsed.config.pipeline.group,
+                     .peers_file = options.peers_file};
   report.pieces = model_pieces(task.trainer.model, task.shard->shape);
   report.question = question_of(parsed.config, report.pieces, std::move(peers.site),
                                 options.samples > 0 ? options.samples : samples_of(parsed.config));
   const std::size_t count = report.question.site.peers.size();
   const bool has_stages = may_have_stages(report.question);
-  const std::size_t most = has_stages ? std::min({count, report.pieces.size(), stages_max}) : 1;
+  const std::size_t most = has_stages ? std::min({count, report.pieces.size(), stages_max}) : 0;
   report.pins = parsed.config.pipeline.pins;
   report.question.pins = pins_in(report.question.site, report.pins);
   if (!has_stages) {
-    // Pins rule out all other plans.
+    // Pins rule out all other plans of several peers.
     if (!report.question.pins.empty()) return fail({no_stages(options, report.question)});
     print({no_stages(options, report.question)});
   }
-  report.samples = best_plans(report.question, {.may_split_layers = false, .one_group = true});
-  if (count > 1 && has_stages) search_pipelines(parsed.config, most, report);
-  // The best plan overall may be a grouped pipeline, whose groups exchange nothing within a pair of
-  // layers.
-  report.best = report.stages;
-  for (const SplitPlan& plan : report.groups) keep_plan(report.best, plan);
-  for (const SplitPlan& plan : best_plans(report.question, {.stages_max = most})) {
-    keep_plan(report.best, plan);
-  }
+  const std::vector<std::string> left_out = ReportSearch(parsed.config, report, most).run();
+  if (!left_out.empty()) print({cut_short(options, report.question, left_out)});
+  if (report.best.empty() && !left_out.empty()) return 2;
   if (report.best.empty() && !report.question.pins.empty()) {
     return fail({{parsed.places.place_of("pipeline.pins"),
                   fmt::format("no plan for the peers of {} fits them and has the pinned peers in "

@@ -24,10 +24,12 @@ void add_sim(CLI::App& app) {
   auto* command = app.add_subcommand("sim", "Run many virtual peers on a virtual clock");
   auto* config = command->add_option("CONFIG", arguments->simulate.config,
                                      "A TOML file, with a [scenario]; without it a built-in task");
-  command->add_option("--seed", arguments->simulate.seed, "Of everything that is drawn")
+  command->add_option("--seed", arguments->simulate.seed, "The seed of everything that is drawn")
+      ->check(not_a_whole_number)
       ->capture_default_str();
-  command->add_option("--folder", arguments->folder,
-                      "Where curves.csv and curves.svg go; default: a new run folder");
+  auto* folder =
+      command->add_option("--folder", arguments->folder,
+                          "Where curves.csv and curves.svg go; default: a new run folder");
   command->add_flag("--trace", arguments->simulate.trace, "Print one line an event");
   auto* traffic =
       command->add_flag("--traffic", arguments->simulate.traffic,
@@ -40,7 +42,8 @@ void add_sim(CLI::App& app) {
       "--swarm", arguments->swarm.worlds,
       "Instead of CONFIG: this many worlds drawn from the seeds from --seed on, with "
       "all invariants checked; exit code 3, 4 or 5 for unsafe, stuck or crashed");
-  swarm_option->excludes(config)->excludes(traffic)->excludes(check);
+  swarm_option->excludes(config)->excludes(folder)->excludes(traffic)->excludes(check);
+  check->excludes(folder)->excludes(traffic);
   std::vector<std::string> kinds;
   for (const WorldKind& kind : world_kinds()) kinds.emplace_back(kind.name);
   command

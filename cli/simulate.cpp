@@ -2,7 +2,6 @@
 #include "cli/simulate.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "cli/virtual_work.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/replace_file.hpp"
+#include "sim/local/table.hpp"
 #include "sim/mean.hpp"
 #include "sim/model_paths.hpp"
 #include "sim/run_files.hpp"
@@ -61,7 +61,9 @@ class Run {
         config_(std::move(files.config)),
         scenario_(std::move(files.scenario)),
         places_(std::move(files.places)),
-        hostile_(hostile_peers(scenario_, config_.run.peers, options.seed)) {}
+        hostile_(hostile_peers(scenario_, config_.run.peers, options.seed)) {
+    draw_rules(scenario_, config_.run.peers, options.seed);
+  }
 
   int run();
 
@@ -95,7 +97,7 @@ class Run {
   TrafficTally traffic_;
   Clock::time_point began_ = Clock::now();
   Clock::time_point shown_ = Clock::now();
-  bool terminal_ = ::isatty(STDOUT_FILENO) != 0;
+  bool terminal_ = can_redraw();
   Duration expected_{};
   std::size_t stages_ = 0;  ///< Number of stages in a pipeline; 0 in other modes.
 };
@@ -221,9 +223,10 @@ void Run::print_traffic(double peer_seconds) const {
 int Run::run() {
   work_.emplace(config_, scenario_, hostile_);
   if (!work_->problems().empty()) return fail(places_.placed(work_->problems()));
+  const Problems no_folder = problems_with_folder(options_.folder, config_.run.folder);
+  if (!no_folder.empty()) return fail(no_folder);
   const auto folder =
       options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
-  std::filesystem::create_directories(folder);
 
   expected_ = from_seconds(std::min(expected_s(), seconds(scenario_.until)));
   const Duration every = scenario_.sample_every > Duration{}
@@ -430,14 +433,8 @@ RunFiles checked(RunFiles parsed, const std::string& path) {
   const std::size_t peers = parsed.config.run.peers;
   std::ranges::move(neighbours_problems(parsed, path), std::back_inserter(parsed.problems));
   if (parsed.problems.empty()) parsed.problems = switch_problems(parsed, path);
-  for (const FaultRule& fault : parsed.scenario.faults) {
-    for (const auto& [first, last] : fault.peers.ranges) {
-      if (last < peers) continue;
-      parsed.problems.push_back({path + ": scenario.fault",
-                                 fmt::format("peer {} is not one of {}", last, peers),
-                                 fmt::format("write numbers from 0 to {}", peers - 1)});
-    }
-  }
+  std::ranges::move(problems_with_rules(parsed.scenario, peers, parsed.scenario.until, path),
+                    std::back_inserter(parsed.problems));
   std::ranges::move(problems_with_hostile(parsed.scenario, parsed.config.run.mode,
                                           parsed.config.mixing.rule, peers, path),
                     std::back_inserter(parsed.problems));
@@ -477,7 +474,9 @@ CheckedWorld world_of(RunFiles parsed, const std::string& path, std::uint64_t se
 }  // namespace
 
 CheckedWorld read_world(const std::string& path, std::uint64_t seed) {
-  return world_of(parse(path), path, seed);
+  RunFiles read = read_run_files(path);
+  drop_missing_peers(read.scenario, read.config.run.peers);
+  return world_of(checked(std::move(read), path), path, seed);
 }
 
 bool is_legal(const DrawnWorld& world) {
@@ -487,8 +486,9 @@ bool is_legal(const DrawnWorld& world) {
 }
 
 int check_scenario(const SimulateOptions& options) {
-  const CheckedWorld read = read_world(options.config, options.seed);
-  return read.problems.empty() ? check_world(read.world, options.trace) : fail(read.problems);
+  const CheckedWorld read = world_of(parse(options.config), options.config, options.seed);
+  return read.problems.empty() ? check_world(read.world, options.config, options.trace)
+                               : fail(read.problems);
 }
 
 int simulate(const SimulateOptions& options) {

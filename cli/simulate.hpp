@@ -24,9 +24,11 @@ struct CheckedWorld {
   DrawnWorld world;
   Problems problems;
 };
+/// Reads a world that a test keeps. Speeds and links of peers that do not exist are left out, as
+/// worlds drawn by earlier versions name some.
 CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 
-/// True if read_world() finds no problem in the world's text.
+/// True if the world's text has no problem.
 bool is_legal(const DrawnWorld& world);
 
 /// `grapevine sim CONFIG --check`: runs the scenario as `--swarm` runs a drawn world. Checks every

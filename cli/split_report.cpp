@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "peer/config/setting_builders.hpp"
+#include "cli/split_report_settings.hpp"
 
 namespace gv {
 namespace {
@@ -250,62 +250,20 @@ nlohmann::json json_of(const SplitReport& report, const SplitPlan& plan) {
           {"micro_batches", plan.micro_batches},
           {"group", plan.group},
           {"waiting_s", plan.waiting_s},
-          {"can_run", can_run(plan)},
+          {"can_run", can_run(report, plan)},
           {"layers", std::move(layers)},
           {"memory_bytes", std::move(memory)}};
 }
 
-/// True if a stage has replicas of different speeds.
-bool has_unlike_replicas(const SplitPlan& plan) {
-  return std::ranges::any_of(plan.layers, [&](const PlannedLayer& layer) {
-    const SplitGroup& group = plan.groups[layer.state.group];
-    return layer.state.ways < group.size() && group.speeds.front() != group.speeds.back();
-  });
-}
-
 }  // namespace
 
-bool can_run(const SplitPlan& plan) {
-  for (const SplitStage& stage : plan.stages) {
-    for (std::size_t i = stage.first; i < stage.last; ++i) {
-      const SplitState& state = plan.layers[i].state;
-      if (state.kind == SplitKind::slices) continue;
-      const bool shares_samples = state.kind == SplitKind::samples ||
-                                  (state.kind == SplitKind::factors && plan.stages.size() == 1);
-      if (!shares_samples || state.group != plan.layers[stage.first].state.group) return false;
-    }
-  }
-  return true;
-}
-
-std::string settings_of(const SplitReport& report, const SplitPlan& plan) {
-  std::size_t peers = 0;
-  for (std::size_t i = 0; i < report.question.site.peers.size(); ++i) {
-    if (plan.uses(i)) ++peers;
-  }
-  const std::size_t samples = report.question.samples;
-  if (plan.group > 0) {
-    std::vector<std::size_t> ends;
-    for (const SplitStage& stage : plan.stages) ends.push_back(report.pieces[stage.last - 1].end);
-    std::string text = fmt::format(
-        "[run]\nmode = \"pipeline\"\npeers = {}\n[train]\nbatch = {}\n[pipeline]\nends = [{}]\n"
-        "micro_batches = {}\n",
-        peers, samples / plan.micro_batches, fmt::join(ends, ", "), plan.micro_batches);
-    if (plan.group > 1) text += fmt::format("group = {}\n", plan.group);
-    // Peers outside the file may be pinned to stages that this plan does not have. Drop those pins.
-    NamedPins pins = report.pins;
-    std::erase_if(pins, [&](const auto& pin) { return pin.second >= plan.stages.size(); });
-    if (!pins.empty()) text += fmt::format("pins = {}\n", settings::shown(pins));
-    // With the default router, replicas of different speeds would get equally many micro-batches.
-    if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
-    return text;
-  }
-  const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {
-    return layer.state.kind == SplitKind::factors;
-  });
-  return fmt::format("[run]\nmode = \"allreduce\"\npeers = {}\n[train]\nbatch = {}\n{}", peers,
-                     std::max<std::size_t>(samples / peers, 1),
-                     factors ? "[allreduce]\nsufficient_factors = true\n" : "");
+bool can_run(const SplitReport& report, const SplitPlan& plan) {
+  const auto is_as_fast = [&](const SplitPlan& own) {
+    return own.seconds <= (1 + 1e-9) * plan.seconds && own.seconds >= (1 - 1e-9) * plan.seconds;
+  };
+  return std::ranges::any_of(report.samples, is_as_fast) ||
+         std::ranges::any_of(report.stages, is_as_fast) ||
+         std::ranges::any_of(report.groups, is_as_fast);
 }
 
 std::string to_text(const SplitReport& report) {
@@ -331,13 +289,19 @@ std::string to_text(const SplitReport& report) {
   text += compared(report);
   const SplitPlan* own = runnable(report);
   if (own == nullptr) return text;
-  text += can_run(best) ? "\nThe best plan can be run.\n"
-                        : fmt::format(
-                              "\nThis version cannot share layers as in the best plan; the next "
-                              "best takes {:.2f} times as long.\n",
-                              own->seconds / best.seconds);
-  text +=
-      fmt::format("Start {} with\n\n{}", names_of(report, *own, true), settings_of(report, *own));
+  text += can_run(report, best) ? "\nThe best plan can be run.\n"
+                                : fmt::format(
+                                      "\nThis version cannot run the best plan; the next "
+                                      "best takes {:.2f} times as long.\n",
+                                      own->seconds / best.seconds);
+  const PlannedSettings settings = planned_settings(report, *own);
+  text += fmt::format("Start {} with\n\n{}", names_of(report, *own, true), settings.text);
+  if (!settings.removed.empty()) {
+    text += fmt::format("\nand remove `{}`.\n", fmt::join(settings.removed, "`, `"));
+  }
+  for (const Problem& problem : settings.problems) {
+    text += fmt::format("\nEven so the config is refused: {}.\n", to_string(problem));
+  }
   if (own->group == 0 || own->seconds == best.seconds) return text;
   return text + "\nPeers find their stages and slices themselves, at best as planned here:\n" +
          table_of(report, *own);
@@ -349,7 +313,9 @@ std::string to_json(const SplitReport& report) {
   if (!report.pins.empty()) document["pins"] = report.pins;
   if (const SplitPlan* own = runnable(report)) {
     document["runnable"] = json_of(report, *own);
-    document["settings"] = settings_of(report, *own);
+    const PlannedSettings settings = planned_settings(report, *own);
+    document["settings"] = settings.text;
+    document["remove"] = settings.removed;
   }
   return document.dump(2) + "\n";
 }

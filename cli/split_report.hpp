@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "cli/pins.hpp"
+#include "consensus/pipeline/schedule.hpp"
 #include "consensus/split/split_plan.hpp"
 #include "peer/config/split_layers.hpp"
 
@@ -14,6 +16,9 @@ namespace gv {
 /// Everything that the report says about a model and the peers of a file.
 struct SplitReport {
   std::string config;  ///< Name of the config file.
+  std::string config_text;
+  PipelineKind schedule = PipelineKind::one_f_one_b;  ///< The config's schedule.
+  std::uint32_t group = 1;                            ///< The config's size of groups.
   std::string peers_file;
   std::vector<ModelPiece> pieces;
   SplitQuestion question;
@@ -25,12 +30,9 @@ struct SplitReport {
   std::vector<SplitPlan> groups;   ///< The best plans whose groups share stages; may be empty.
 };
 
-/// True if this version can train by the plan: as a pipeline with or without groups, or with all
-/// peers sharing only samples.
-bool can_run(const SplitPlan& plan);
-
-/// The settings, as TOML, with which this version runs the plan.
-std::string settings_of(const SplitReport& report, const SplitPlan& plan);
+/// True if this version can train as fast as in the plan: as a pipeline with or without groups, or
+/// with all peers sharing only samples. The program's own copies of a state must fit too.
+bool can_run(const SplitReport& report, const SplitPlan& plan);
 
 std::string to_text(const SplitReport& report);
 std::string to_json(const SplitReport& report);

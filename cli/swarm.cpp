@@ -45,12 +45,15 @@ void say_crash(int) {
   ::_exit(swarm_crashed);
 }
 
-int say_failure(const DrawnWorld& world, const Violation& violation, bool smallest) {
+/// Prints which law a world has broken. `replayed`: the arguments of `grapevine sim` that run the
+/// world again, but for the seed. Returns the exit code.
+int say_failure(const DrawnWorld& world, const Violation& violation, const std::string& replayed,
+                bool smallest) {
   fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",
              violation.liveness ? "stuck" : "broken", world.seed, violation.invariant,
              seconds(violation.at.time_since_epoch()), violation.what);
-  fmt::print("commit {}; replay: grapevine sim --swarm 1 --seed {}{} --trace\n", GRAPEVINE_COMMIT,
-             world.seed, replay_flags);
+  fmt::print("commit {}; replay: grapevine sim {} --seed {} --trace\n", GRAPEVINE_COMMIT, replayed,
+             world.seed);
   if (smallest) {
     const DrawnWorld small = shrink(world, is_legal, [&violation](const DrawnWorld& candidate) {
       const Verdict verdict = run_world(candidate);
@@ -68,10 +71,10 @@ int say_failure(const DrawnWorld& world, const Violation& violation, bool smalle
 
 }  // namespace
 
-int check_world(const DrawnWorld& world, bool trace) {
+int check_world(const DrawnWorld& world, const std::string& config, bool trace) {
   Trace lines([](const std::string& line) { fmt::print("{}\n", line); });
   const Verdict verdict = run_world(world, trace ? &lines : nullptr);
-  if (verdict.violation) return say_failure(world, *verdict.violation, false);
+  if (verdict.violation) return say_failure(world, *verdict.violation, config + " --check", false);
   fmt::print(
       "every invariant holds: {} events, {} faults, {} exchanges that cancel, {} operations in "
       "lockstep, {} runs of pipelines{}\ntrace hash {:016x}\n",
@@ -111,7 +114,9 @@ int run_swarm(const SwarmOptions& options) {
     hostile += verdict.hostile > 0 ? 1 : 0;
     total.fault_events += verdict.fault_events;
     total.trace_hash = hash_combine(total.trace_hash, verdict.trace_hash);
-    if (verdict.violation) return say_failure(world, *verdict.violation, options.shrink);
+    if (verdict.violation) {
+      return say_failure(world, *verdict.violation, "--swarm 1" + replay_flags, options.shrink);
+    }
     if (Clock::now() - shown > 5s) {
       shown = Clock::now();
       fmt::print("{} of {} worlds\n", i + 1, options.worlds);

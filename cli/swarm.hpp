@@ -19,8 +19,8 @@ struct SwarmOptions {
                                    ///< all these kinds, where possible.
 };
 
-/// Runs one world and prints its result. Returns the same codes as run_swarm().
-int check_world(const DrawnWorld& world, bool trace);
+/// Runs the world of a config and prints its result. Returns the same codes as run_swarm().
+int check_world(const DrawnWorld& world, const std::string& config, bool trace);
 
 /// Runs randomly drawn worlds until one fails or all are done, and prints the result. Returns 0 or
 /// one of the exit codes for drawn worlds.

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +16,9 @@
 #include <vector>
 
 #include "cli/commands.hpp"
+#include "peer/config/algorithms.hpp"
+#include "peer/config/config_settings.hpp"
+#include "peer/config/old_names.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/switched_mode.hpp"
 #include "peer/host/peer_socket.hpp"
@@ -42,6 +46,40 @@ std::string line_of(const std::string& setting) {
                        value != "true" && value != "false";
   if (is_word) value = fmt::format("\"{}\"", value);
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
+}
+
+/// Says why a swarm cannot switch to what has this name.
+Problems problems_of_goal(const std::string& goal) {
+  std::vector<std::string> names;
+  std::string modes;
+  for (const ModeName& mode : mode_names()) {
+    names.emplace_back(mode.name);
+    modes += (modes.empty() ? "" : ", ") + names.back();
+  }
+  for (const NamedAlgorithm& algorithm : named_algorithms()) names.emplace_back(algorithm.name);
+  if (std::ranges::find(names, goal) != names.end()) return {};
+  const auto nearest = nearest_name(goal, names);
+  return {{goal, "no such mode or algorithm",
+           fmt::format("{}the modes are {}; `grapevine algorithms` lists the rest",
+                       nearest ? "the nearest is " + *nearest + "; " : "", modes)}};
+}
+
+/// Says why there is no setting `key`.
+Problems problems_of_key(const std::string& key) {
+  std::vector<std::string> paths;
+  std::string with_section;
+  for (const Setting<Config>& setting : config_settings()) {
+    paths.push_back(setting.path());
+    if (paths.back() == key) return {};
+    const bool is_of_mode = std::ranges::any_of(
+        mode_names(), [&](const ModeName& mode) { return setting.section.starts_with(mode.name); });
+    if (setting.key == key && is_of_mode) {
+      with_section += (with_section.empty() ? "write " : " or ") + paths.back();
+    }
+  }
+  // The peer's answer says what a key is called now.
+  if (renamed(key)) return {};
+  return {{key, "no such setting", with_section.empty() ? near_remedy(key, paths) : with_section}};
 }
 
 /// The answer of a swarm that was asked to switch.
@@ -79,11 +117,18 @@ std::optional<Answered> answered(const std::filesystem::path& folder, std::uint6
 /// if that takes too long, 2 if it is impossible.
 int switch_swarm(const SwitchArguments& arguments) {
   std::string settings;
-  if (!arguments.goal.empty()) settings = settings_of(arguments.goal);
+  if (!arguments.goal.empty()) {
+    if (const Problems none = problems_of_goal(arguments.goal); !none.empty()) return fail(none);
+    settings = settings_of(arguments.goal);
+  }
   for (const std::string& setting : arguments.settings) {
-    if (setting.find('=') == std::string::npos) {
+    const std::size_t at = setting.find('=');
+    if (at == std::string::npos) {
       return fail(
           {{setting, "not a setting", "write mixing.KEY=VALUE, or another section of the mode"}});
+    }
+    if (const Problems none = problems_of_key(setting.substr(0, at)); !none.empty()) {
+      return fail(none);
     }
     settings += line_of(setting);
   }

@@ -3,23 +3,32 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <string>
 
+#include "cli/commands.hpp"
 #include "consensus/trust/trust.hpp"
 
 namespace gv {
 
 void add_peer_options(CLI::App& command, SwarmArguments& arguments) {
-  command.add_option("--listen", arguments.host.listen,
-                     "HOST:PORT to listen on; :PORT listens everywhere; port 0 for any");
+  command
+      .add_option("--listen", arguments.host.listen,
+                  "HOST:PORT to listen on; :PORT listens everywhere; port 0 for any")
+      ->check([](const std::string& text) {
+        return text.starts_with(':') ? not_a_port(text.substr(1)) : std::string();
+      });
   command.add_option("--advertise", arguments.host.advertise,
                      "HOST:PORT others dial; default: the address by which this machine reaches "
                      "others");
   command.add_option("--name", arguments.host.name, "Name of this peer; default: the machine's");
-  command.add_option("--folder", arguments.folder,
-                     "Run folder: keys, certificates, events, checkpoints");
+  command.add_option(
+      "--folder", arguments.folder,
+      "Run folder: keys, certificates, events, checkpoints; default: grapevine-NAME");
   command.add_option("--data", arguments.data, "Folder of the data, whatever the config says");
-  command.add_option("--lane-port", arguments.host.lane_port,
-                     "Port that bulk lanes listen on, beside --listen's; default: any free one");
+  command
+      .add_option("--lane-port", arguments.host.lane_port,
+                  "Port that bulk lanes listen on, beside --listen's; default: any free one")
+      ->check(not_a_port);
   command.add_flag("--quiet", arguments.host.quiet, "No progress lines");
 }
 

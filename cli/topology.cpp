@@ -36,8 +36,10 @@ Problems read_name(const std::string& name, Topology& topology) {
     names.emplace_back(to_string(known));
     all += (all.empty() ? "" : ", ") + names.back();
   }
-  return {{name, "no such topology",
-           fmt::format("the nearest is {}, of {}", nearest_name(name, names).value_or(""), all)}};
+  const auto nearest = nearest_name(name, names);
+  return {
+      {name, "no such topology",
+       nearest ? fmt::format("the nearest is {}, of {}", *nearest, all) : "write one of " + all}};
 }
 
 int show_topology(TopologyArguments arguments) {
@@ -90,11 +92,13 @@ void add_topology(CLI::App& app) {
                    "random_regular: neighbours of each, default 4; base_k: k, the most partners "
                    "in a round, default 1")
       ->check(CLI::Range(1, 1024));
-  command->add_option("--dimensions", topology.dimensions, "moshpit: of the grid")
+  command
+      ->add_option("--dimensions", topology.dimensions, "moshpit: number of dimensions of the grid")
       ->capture_default_str()
       ->check(CLI::Range(1, 10));
   command->add_flag("--lazy", topology.lazy, "Everybody keeps half of its model: (I + W) / 2");
-  command->add_option("--seed", arguments->question.seed, "Of what is drawn")
+  command->add_option("--seed", arguments->question.seed, "The seed of what is drawn")
+      ->check(not_a_whole_number)
       ->capture_default_str();
   command
       ->add_option("--parameters", arguments->question.parameters,

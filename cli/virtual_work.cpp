@@ -97,9 +97,10 @@ std::unique_ptr<Replica> VirtualWork::made(std::size_t peer) const {
 
 void VirtualWork::prepare_training() {
   tasks_ = load_tasks(config_);
-  test_ = load_test_set(config_);
   problems_ = tasks_.front().problems;
-  if (problems_.empty()) problems_ = test_.problems;
+  if (!problems_.empty()) return;
+  test_ = load_test_set(config_, tasks_.front().shard->classes);
+  problems_ = test_.problems;
   if (problems_.empty()) {
     problems_ = problems_of_test(config_, *tasks_.front().shard, *test_.data);
   }

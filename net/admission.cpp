@@ -26,7 +26,8 @@ constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr std::size_t refusal_shown = 200;
-/// How long a guest waits for an answer on one connection. If many guests join at once, some may
+/// How long a guest waits for an answer on its first connection; on each later one it waits twice
+/// as long as before. An answer takes five round trips, and if many guests join at once, some may
 /// have to wait for others.
 constexpr auto ask_again = std::chrono::seconds(2);
 constexpr const char* guest_monitor = "inproc://monitor.guest";
@@ -131,10 +132,10 @@ Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair
                  const JoinRequest& request, const GuestPatience& patience) {
   const auto began = GuestClock::now();
   std::string failure;
-  while (true) {
+  for (GuestClock::duration wait = ask_again;; wait *= 2) {
     const auto until = began + (failure.empty() ? patience.silence : patience.answer);
     if (GuestClock::now() >= until) break;
-    const auto next = std::min(until, GuestClock::now() + ask_again);
+    const auto next = std::min(until, GuestClock::now() + wait);
     const auto admission = ask_once(address, ticket, own, request, next, failure);
     if (admission) return *admission;
   }

@@ -24,6 +24,16 @@ constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 
+/// True if `newer` takes the place of `old`, even if part of `old` has been sent. A peer downloads
+/// one state of each stage at a time, so a second request ends the first. Without this, a hostile
+/// peer could make a lane hold many states.
+bool replaces(const Transfer& newer, const Transfer& old) {
+  const bool are_states =
+      newer.id.kind == TransferKind::state && old.id.kind == TransferKind::state;
+  return newer.id == old.id || (are_states && newer.id.owner == old.id.owner &&
+                                newer.id.stage == old.id.stage);
+}
+
 std::uint64_t random_number() {
   std::uint64_t value = 0;
   while (value == 0) randombytes_buf(&value, sizeof value);
@@ -345,7 +355,7 @@ void BulkLanes::send(Transfer transfer) {
     found = impl_->lanes.emplace(peer, Impl::Lane{.peer = peer}).first;
   }
   Impl::Lane& lane = found->second;
-  std::erase_if(lane.queue, [&](const Transfer& old) { return old.id == transfer.id; });
+  std::erase_if(lane.queue, [&](const Transfer& old) { return replaces(transfer, old); });
   impl_->counters.superseded +=
       std::erase_if(lane.queue, [&](const Transfer& old) { return supersedes(transfer, old); });
   if (lane.queue.size() < transfers_max) {

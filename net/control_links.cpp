@@ -12,6 +12,7 @@
 #include "base/printable.hpp"
 #include "net/acknowledgement_deadline.hpp"
 #include "net/control_links_impl.hpp"
+#include "net/descriptor.hpp"
 
 namespace gv {
 namespace {
@@ -176,6 +177,7 @@ void ControlLinks::Impl::connect_by_name(PeerId peer, Dealer& dealer) {
 }
 
 void ControlLinks::Impl::open(PeerId peer, Link& link) {
+  if (!has_spare_descriptors()) return refuse(peer, "too few files may be open to dial it");
   link.dealer = dial(peer, link.peer.key, link.address);
   if (link.dealer) say_hello(*link.dealer);
 }

@@ -1,8 +1,11 @@
-// Ownership of a file descriptor.
+// Ownership of a file descriptor, and whether more of them may be opened.
 #pragma once
 
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace gv {
@@ -28,5 +31,17 @@ class Descriptor {
  private:
   int fd_;
 };
+
+/// True if the process may open more descriptors without touching the last ones, which are for
+/// lanes, checkpoints and reports.
+inline bool has_spare_descriptors() {
+  constexpr ::rlim_t reserve_max = 20;
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return true;
+  // A new descriptor has the lowest free number.
+  const Descriptor lowest(::eventfd(0, EFD_CLOEXEC));
+  return lowest && static_cast<::rlim_t>(lowest.get()) <
+                       limit.rlim_cur - std::min(reserve_max, limit.rlim_cur / 4);
+}
 
 }  // namespace gv

@@ -1,15 +1,16 @@
 // Dials invited lanes, each within a deadline.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <asio/ip/address.hpp>
-#include <charconv>
+#include <cstdint>
 #include <exception>
-#include <optional>
+#include <filesystem>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "net/host_address.hpp"
 #include "net/lane_handshake_impl.hpp"
 
 namespace gv {
@@ -20,42 +21,24 @@ using asio::ip::tcp;
 /// Time limit of a dial, for all its addresses and the proofs together.
 constexpr auto dial_deadline = std::chrono::seconds(3);
 constexpr std::size_t dials_max = 64;
+constexpr std::size_t socket_name_max = 64;  ///< The names that we give have at most 26 bytes.
 
 /// Returns true if a path can be a peer's lane socket: its name has the form that LaneHandshake
 /// uses, and it lies in a folder that only our own user can enter. An invitation must not make us
 /// dial another program's socket.
-bool is_lane_socket(const std::string& path) {
-  const std::filesystem::path whole(path);
-  const std::string name = whole.filename().string();
+bool is_lane_socket(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
   const bool is_name =
       name.starts_with("lane-") && name.find_first_not_of("0123456789-", 5) == std::string::npos;
   struct stat socket {};
   struct stat folder {};
-  if (path.size() > unix_path_max || !whole.is_absolute() || !is_name ||
-      ::lstat(path.c_str(), &socket) != 0 || ::stat(whole.parent_path().c_str(), &folder) != 0) {
+  if (name.size() > socket_name_max || !path.is_absolute() || !is_name ||
+      ::lstat(path.c_str(), &socket) != 0 || ::stat(path.parent_path().c_str(), &folder) != 0) {
     return false;
   }
   const ::uid_t user = ::geteuid();
   const bool is_ours = user == 0 || (socket.st_uid == user && folder.st_uid == user);
   return S_ISSOCK(socket.st_mode) && is_ours && (folder.st_mode & (S_IRWXG | S_IRWXO)) == 0;
-}
-
-struct NameAndPort {
-  std::string name;
-  std::uint16_t port = 0;
-};
-
-std::optional<NameAndPort> name_and_port(std::string_view address) {
-  const auto colon = address.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  NameAndPort parts{.name = std::string(address.substr(0, colon))};
-  if (parts.name.starts_with('[') && parts.name.ends_with(']')) {
-    parts.name = parts.name.substr(1, parts.name.size() - 2);
-  }
-  const std::string_view digits = address.substr(colon + 1);
-  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), parts.port);
-  const bool is_whole = read.ec == std::errc() && read.ptr == digits.data() + digits.size();
-  return is_whole && parts.port != 0 ? std::optional(parts) : std::nullopt;
 }
 
 }  // namespace
@@ -102,12 +85,17 @@ void LaneHandshake::Impl::end_late_dials() {
 }
 
 void LaneHandshake::Impl::dial_unix(const DialPtr& dial) {
-  if (!is_lane_socket(dial->invite.unix_path)) {
+  const std::filesystem::path path(dial->invite.unix_path);
+  const Descriptor folder(is_lane_socket(path)
+                              ? ::open(path.parent_path().c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)
+                              : -1);
+  if (!folder) {
     dial_tcp(dial);
     return;
   }
+  // The system follows the address at once, so the folder need not stay open.
   dial->unix_socket.async_connect(
-      stream_protocol::endpoint(dial->invite.unix_path),
+      stream_protocol::endpoint(socket_address(folder, path.filename().string())),
       [this, dial, weak = std::weak_ptr(alive)](asio::error_code error) {
         if (weak.expired() || !is_current(dial)) return;
         if (error) {
@@ -120,16 +108,17 @@ void LaneHandshake::Impl::dial_unix(const DialPtr& dial) {
 }
 
 void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
-  const auto where = name_and_port(dial->invite.address);
-  if (!where || !options.remote) {
+  const std::string host = host_of(dial->invite.address);
+  const std::uint16_t port = port_number_of(dial->invite.address);
+  if (port == 0 || !options.remote) {
     finish(dial, false);
     return;
   }
   asio::error_code no_number;
-  const auto number = asio::ip::make_address(where->name, no_number);
+  const auto number = asio::ip::make_address(host, no_number);
   if (!no_number) {
     dial->addresses =
-        tcp::resolver::results_type::create(tcp::endpoint(number, where->port), where->name, {});
+        tcp::resolver::results_type::create(tcp::endpoint(number, port), host, {});
     dial->next = dial->addresses.begin();
     connect(dial);
     return;
@@ -137,7 +126,7 @@ void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
   // A resolver starts a thread, which the system may refuse.
   try {
     dial->resolver = std::make_shared<tcp::resolver>(io);
-    dial->resolver->async_resolve(where->name, std::to_string(where->port),
+    dial->resolver->async_resolve(host, std::to_string(port),
                                   [this, dial, weak = std::weak_ptr(alive)](
                                       asio::error_code error, tcp::resolver::results_type found) {
                                     if (weak.expired() || !is_current(dial)) return;

@@ -1,6 +1,7 @@
 // Listens for lanes, and authenticates the peers that connect.
 #include "net/lane_handshake.hpp"
 
+#include <fcntl.h>
 #include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +43,10 @@ std::uint64_t host_tag() {
 
 }  // namespace
 
+std::string socket_address(const Descriptor& folder, const std::string& name) {
+  return "/proc/self/fd/" + std::to_string(folder.get()) + "/" + name;
+}
+
 LaneHandshake::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
     : io(loop),
       options(std::move(given)),
@@ -59,7 +64,6 @@ LaneHandshake::Impl::~Impl() {
   while (!dials.empty()) end_dial(dials.begin()->first);
   std::error_code ignored;
   if (!unix_path.empty()) std::filesystem::remove(unix_path, ignored);
-  if (!own_folder.empty()) std::filesystem::remove(own_folder, ignored);
 }
 
 /// Checks the source address now, because a wrong one would make every later dial fail.
@@ -93,23 +97,19 @@ void LaneHandshake::Impl::listen_tcp() {
 }
 
 void LaneHandshake::Impl::listen_unix() {
-  std::filesystem::path folder = options.socket_folder;
+  const std::filesystem::path& folder = options.socket_folder;
   // The name contains a random number, because several peers may share a process (as in tests).
   const std::string name =
       "lane-" + std::to_string(::getpid()) + "-" + std::to_string(randombytes_random());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if ((std::filesystem::absolute(folder, error) / name).string().size() > unix_path_max) {
-    std::string pattern = "/tmp/grapevine-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) return;
-    folder = own_folder = pattern;
-  }
   ::chmod(folder.c_str(), S_IRWXU);
   unix_path = std::filesystem::absolute(folder, error) / name;
+  const Descriptor opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   stream_protocol::acceptor acceptor(io);
   asio::error_code failed;
   acceptor.open(stream_protocol(), failed);
-  if (!failed) acceptor.bind(stream_protocol::endpoint(unix_path.string()), failed);
+  if (!failed) acceptor.bind(stream_protocol::endpoint(socket_address(opened, name)), failed);
   if (!failed) acceptor.listen(asio::socket_base::max_listen_connections, failed);
   if (!failed) acceptor.non_blocking(true, failed);
   if (failed) {

@@ -13,13 +13,16 @@
 #include <optional>
 #include <string>
 
+#include "net/descriptor.hpp"
 #include "net/lane_handshake.hpp"
 #include "net/lane_listener.hpp"
 #include "net/lane_proof.hpp"
 
 namespace gv {
 
-inline constexpr std::size_t unix_path_max = 100;  ///< The kernel's limit is 107.
+/// Returns the address of a Unix socket in an open folder. A socket's own path may be too long: the
+/// kernel's limit is 107 bytes.
+std::string socket_address(const Descriptor& folder, const std::string& name);
 
 struct LaneHandshake::Impl {
   using Clock = LaneConnection::Clock;
@@ -96,8 +99,6 @@ struct LaneHandshake::Impl {
   std::string advertised;
   std::optional<tcp::endpoint> source;  ///< Address to dial from, if given.
   std::filesystem::path unix_path;
-  /// A folder of our own, made if the given path was too long for a socket.
-  std::filesystem::path own_folder;
   std::uint64_t host = 0;
   std::map<std::uint64_t, Expected> expected;
   std::map<std::uint64_t, DialPtr> dials;  ///< Keyed by lane.

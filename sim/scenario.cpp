@@ -11,7 +11,12 @@
 namespace gv {
 namespace {
 
-constexpr std::size_t fault_events_max = 100000;
+/// The number of times that one rule's fault may begin. Each time takes memory from the start.
+constexpr std::size_t repetitions_max = 100000;
+/// A rule is refused if it is expected to repeat more often. Its draws deviate from the expected
+/// number by far less than the difference to `repetitions_max`.
+constexpr double repetitions_expected_max = 90000;
+constexpr Duration shortest_wait = std::chrono::milliseconds(1);
 
 /// The peers of `set` as a list of numbers. Draws them if the set is random.
 PeerSet drawn(const PeerSet& set, std::size_t peers, Rng& rng) {
@@ -26,12 +31,27 @@ PeerSet drawn(const PeerSet& set, std::size_t peers, Rng& rng) {
   return named;
 }
 
+void check_numbers(const PeerSet& set, std::size_t peers, const std::string& place,
+                   Problems& problems) {
+  for (const auto& [first, last] : set.ranges) {
+    if (last < peers) continue;
+    problems.push_back({place, fmt::format("there is no peer {} among {}", last, peers),
+                        fmt::format("peers are numbered from 0 to {}", peers - 1)});
+    return;
+  }
+}
+
 }  // namespace
 
 bool PeerSet::contains(std::size_t peer) const {
   return all || std::ranges::any_of(ranges, [&](const auto& range) {
            return range.first <= peer && peer <= range.second;
          });
+}
+
+void PeerSet::keep_below(std::size_t peers) {
+  std::erase_if(ranges, [peers](const auto& range) { return range.first >= peers; });
+  for (auto& range : ranges) range.second = std::min(range.second, peers - 1);
 }
 
 std::optional<PeerSet> PeerSet::parse(std::string_view text) {
@@ -87,6 +107,11 @@ bool is_of_links(FaultKind kind) {
   return has_two_ends(kind) || kind == FaultKind::partition || kind == FaultKind::heal;
 }
 
+bool may_last(FaultKind kind) {
+  return kind != FaultKind::restart && kind != FaultKind::resume && kind != FaultKind::join &&
+         kind != FaultKind::heal && kind != FaultKind::switch_to && kind != FaultKind::revoke;
+}
+
 double Scenario::speed_of(std::size_t peer) const {
   double factor = 1;
   for (const SpeedRule& rule : speeds) {
@@ -105,6 +130,61 @@ LinkQuality Scenario::link(std::size_t from, std::size_t to) const {
   return quality;
 }
 
+void draw_rules(Scenario& scenario, std::size_t peers, std::uint64_t seed) {
+  // Each rule has its own random stream, so that adding a rule does not change the others.
+  for (std::size_t number = 0; number < scenario.speeds.size(); ++number) {
+    Rng draws = Rng(seed).fork("speeds").fork(number);
+    PeerSet& set = scenario.speeds[number].peers;
+    set = drawn(set, peers, draws);
+  }
+  for (std::size_t number = 0; number < scenario.links.size(); ++number) {
+    Rng draws = Rng(seed).fork("links").fork(number);
+    LinkRule& rule = scenario.links[number];
+    rule.from = drawn(rule.from, peers, draws);
+    rule.to = drawn(rule.to, peers, draws);
+  }
+}
+
+void drop_missing_peers(Scenario& scenario, std::size_t peers) {
+  for (SpeedRule& rule : scenario.speeds) rule.peers.keep_below(peers);
+  for (LinkRule& rule : scenario.links) {
+    rule.from.keep_below(peers);
+    rule.to.keep_below(peers);
+  }
+  std::erase_if(scenario.speeds, [](const SpeedRule& rule) { return rule.peers.is_nobody(); });
+  std::erase_if(scenario.links,
+                [](const LinkRule& rule) { return rule.from.is_nobody() || rule.to.is_nobody(); });
+}
+
+Problems problems_with_rules(const Scenario& scenario, std::size_t peers, Duration end,
+                             const std::string& place) {
+  Problems problems;
+  const auto item = [&](const char* list, std::size_t i) {
+    return fmt::format("{}: scenario.{}[{}]", place, list, i);
+  };
+  for (std::size_t i = 0; i < scenario.speeds.size(); ++i) {
+    check_numbers(scenario.speeds[i].peers, peers, item("speed", i), problems);
+  }
+  for (std::size_t i = 0; i < scenario.links.size(); ++i) {
+    check_numbers(scenario.links[i].from, peers, item("link", i), problems);
+    check_numbers(scenario.links[i].to, peers, item("link", i), problems);
+  }
+  for (std::size_t i = 0; i < scenario.faults.size(); ++i) {
+    const FaultRule& rule = scenario.faults[i];
+    check_numbers(rule.peers, peers, item("fault", i), problems);
+    check_numbers(rule.to, peers, item("fault", i), problems);
+    const Duration last = std::min(rule.until, end);
+    const double times = seconds(last - rule.at) / seconds(std::max(rule.every, shortest_wait));
+    if (rule.every == Duration{} || times <= repetitions_expected_max) continue;
+    problems.push_back(
+        {item("fault", i),
+         fmt::format("would be repeated about {:.0f} times in {:g} s, more than {:.0f}", times,
+                     seconds(last - rule.at), repetitions_expected_max),
+         "write a larger every_s or a smaller until_s"});
+  }
+  return problems;
+}
+
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng) {
   std::vector<FaultEvent> all;
@@ -114,7 +194,8 @@ std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Du
     // Each rule has its own random stream, so that adding a rule does not change the others.
     Rng draws = rng.fork(number);
     const Duration last = std::min(rule.until, end);
-    for (Duration at = rule.at; at <= last && all.size() < fault_events_max;) {
+    std::size_t repetitions = 0;
+    for (Duration at = rule.at; at <= last && repetitions < repetitions_max; ++repetitions) {
       FaultEvent fault_event{.at = Time(at), .fault = count++, .rule = rule};
       fault_event.rule.peers = drawn(rule.peers, peers, draws);
       fault_event.rule.to = drawn(rule.to, peers, draws);
@@ -126,7 +207,8 @@ std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Du
       }
       if (rule.every == Duration{}) break;
       const double wait = -std::log(1 - draws.uniform()) * seconds(rule.every);
-      at += std::max(from_seconds(wait), Duration(std::chrono::milliseconds(1)));
+      if (wait > seconds(last - at) + 1) break;  // A long wait could exceed the range of times.
+      at += std::max(from_seconds(wait), shortest_wait);
     }
   }
   std::ranges::stable_sort(all, {}, &FaultEvent::at);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/names.hpp"
+#include "base/problems.hpp"
 #include "base/rng.hpp"
 #include "base/time.hpp"
 #include "sim/attacks.hpp"
@@ -29,6 +30,8 @@ struct PeerSet {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
 
   bool contains(std::size_t peer) const;  ///< Must not be called for a random set.
+  void keep_below(std::size_t peers);     ///< Removes the numbers from `peers` on.
+  bool is_nobody() const { return !all && any == 0 && ranges.empty(); }
 
   static PeerSet everyone() { return {.all = true}; }
   static std::optional<PeerSet> parse(std::string_view text);
@@ -100,6 +103,10 @@ bool is_of_links(FaultKind kind);
 
 /// True for link faults between `peers` and `to`, which name both ends.
 bool has_two_ends(FaultKind kind);
+
+/// False for faults that happen in an instant, so that a duration would have no effect. A jump of
+/// the clock is one, too, but worlds that were kept from earlier versions give it a duration.
+bool may_last(FaultKind kind);
 
 /// True for faults that happen to each message with a probability.
 bool is_chance(FaultKind kind);
@@ -174,8 +181,22 @@ struct FaultEvent {
   FaultRule rule;  ///< The rule, with `peers` and `to` as lists of numbers instead of random sets.
 };
 
+/// Replaces the random sets in the rules of speeds and links by peers that are drawn from `seed`,
+/// once for the whole run.
+void draw_rules(Scenario& scenario, std::size_t peers, std::uint64_t seed);
+
+/// Removes the peers from number `peers` on from the rules of speeds and links, and rules that are
+/// then about nobody. The swarm stays the same.
+void drop_missing_peers(Scenario& scenario, std::size_t peers);
+
+/// Lists the rules that name peers which do not exist among `peers`, and the faults that repeat too
+/// often before `end` to be drawn. `place` is the scenario's file name, as problems show it.
+Problems problems_with_rules(const Scenario& scenario, std::size_t peers, Duration end,
+                             const std::string& place);
+
 /// All fault events in order of time. Draws repetitions and peers from `rng`, with the same result
-/// for virtual and for real peers. No fault begins after `end`.
+/// for virtual and for real peers. No fault begins after `end`. If problems_with_rules() is empty,
+/// the events of no rule are cut short.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
 

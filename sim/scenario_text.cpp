@@ -103,12 +103,18 @@ void append(const Section<LinkRule>& rule) {
 void append(const Section<FaultRule>& rule) {
   rule.choice("kind", GV_FIELD(kind), named_choices(fault_names), "what goes wrong; required");
   rule.add("at_s", GV_FIELD(at), {0, 1e9}, "when the fault begins, counted from the start");
-  rule.add("for_s", GV_FIELD(lasts), {0, 1e9},
+  rule.only_with("kind",
+                 "kinds other than \"restart\", \"continue\", \"join\", \"heal\", \"switch\" and "
+                 "\"revoke\"",
+                 [](const FaultRule& r) { return may_last(r.kind); })
+      .add("for_s", GV_FIELD(lasts), {0, 1e9},
            "how long it lasts; 0 = until another fault heals or continues it, or for ever");
   rule.add("every_s", GV_FIELD(every), {0, 1e9},
            "mean time between repetitions, which are drawn at random; 0 = once only");
   rule.add("until_s", GV_FIELD(until), {0, 9e9}, "no repetition begins after this time");
-  rule.add("peers", GV_FIELD(peers), "peers that the fault affects");
+  rule.only_with("kind", "kinds other than \"heal\"",
+                 [](const FaultRule& r) { return r.kind != FaultKind::heal; })
+      .add("peers", GV_FIELD(peers), "peers that the fault affects");
   rule.only_with(
           "kind", "the faults of links or kind = \"revoke\"",
           [](const FaultRule& r) { return has_two_ends(r.kind) || r.kind == FaultKind::revoke; })
@@ -255,8 +261,7 @@ class Reading {
       const auto known = std::ranges::find_if(
           settings, [&name = key](const Setting<Object>& setting) { return setting.key == name; });
       if (known == settings.end()) {
-        report(value.line, path + "." + key, "unknown key",
-               "the nearest valid one is " + nearest_name(key, names).value_or(""));
+        report(value.line, path + "." + key, "unknown key", near_remedy(key, names));
       } else if (sound && !known->counts(object)) {
         report(value.line, path + "." + key, "has no effect here",
                "remove it; it counts with " + known->condition.words);
@@ -265,7 +270,8 @@ class Reading {
     return sound;
   }
 
-  /// Adds a problem for each missing key that this kind of fault requires.
+  /// Adds a problem for each missing key that this kind of fault requires, and for a fault that
+  /// cannot begin.
   void check_fault(const FaultRule& rule, const std::string& path, std::size_t line) {
     const auto lacks = [&](bool missing, const char* key, const char* example) {
       if (missing) {
@@ -273,6 +279,10 @@ class Reading {
                fmt::format("add {}", example));
       }
     };
+    if (rule.until < rule.at) {
+      report(line, path, "until_s is earlier than at_s, so the fault never begins",
+             "write a larger until_s, or leave it out");
+    }
     lacks(is_chance(rule.kind) && rule.probability == 0, "a probability", "probability = 0.05");
     lacks(rule.kind == FaultKind::clog && rule.lasts == Duration{}, "an end", "for_s = 2");
     lacks(rule.kind == FaultKind::slow_link && rule.quality.latency == Duration{} &&

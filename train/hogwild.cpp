@@ -45,17 +45,17 @@ Hogwild::Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard,
   for (std::size_t i = 0; i < spec.threads; ++i) workers_.emplace_back(spec, shard);
 }
 
-void Hogwild::make_step(Worker& worker, std::span<float> x, double learning_rate,
+void Hogwild::make_step(Worker& worker, std::span<float> x, double learning_rate, double decay,
                         std::uint64_t number, std::uint64_t position) const {
   const Batch batch = worker.sampler.batch(position, spec_.batch);
   Rng rng = Rng(spec_.seed).fork(spec_.peer).fork("dropout").fork(number);
   worker.score += worker.model.gradient(worker.parameters, batch, worker.gradient, rng);
   descend(x.data(), worker.gradient.data(), worker.parameters.data(), x.size(),
-          static_cast<float>(learning_rate), static_cast<float>(spec_.optimizer.weight_decay));
+          static_cast<float>(learning_rate), static_cast<float>(decay));
 }
 
-Score Hogwild::run(std::span<float> parameters, const RateOfStep& rate, std::uint64_t step,
-                   std::uint64_t& position, std::uint64_t count) {
+Score Hogwild::run(std::span<float> parameters, const RateOfStep& rate, double decay,
+                   std::uint64_t step, std::uint64_t& position, std::uint64_t count) {
   std::vector<std::uint64_t> positions;
   const Sampler& sampler = workers_.front().sampler;
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -70,7 +70,7 @@ Score Hogwild::run(std::span<float> parameters, const RateOfStep& rate, std::uin
     for (;;) {
       const std::uint64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= count) return;
-      make_step(worker, parameters, rate(step + i), step + i, positions[i]);
+      make_step(worker, parameters, rate(step + i), decay, step + i, positions[i]);
     }
   });
   Score total;

@@ -35,9 +35,9 @@ class Hogwild {
   Hogwild(const TrainerSpec& spec, std::shared_ptr<const DataSet> shard, RunTogether together);
 
   /// Makes `count` steps, starting at step number `step` and sampler position `position`. Each step
-  /// has the same batch and dropout as in the trainer. Returns the summed score and
-  /// advances `position` past the last step.
-  Score run(std::span<float> parameters, const RateOfStep& rate, std::uint64_t step,
+  /// has the same batch and dropout as in the trainer. `decay` is the weight decay, which may
+  /// change from run to run. Returns the summed score and advances `position` past the last step.
+  Score run(std::span<float> parameters, const RateOfStep& rate, double decay, std::uint64_t step,
             std::uint64_t& position, std::uint64_t count);
 
  private:
@@ -51,8 +51,8 @@ class Hogwild {
     Score score;
   };
 
-  void make_step(Worker& worker, std::span<float> x, double learning_rate, std::uint64_t number,
-                 std::uint64_t position) const;
+  void make_step(Worker& worker, std::span<float> x, double learning_rate, double decay,
+                 std::uint64_t number, std::uint64_t position) const;
 
   TrainerSpec spec_;
   RunTogether together_;

@@ -13,6 +13,7 @@
 #include "base/magnitude.hpp"
 #include "base/portable_math.hpp"
 #include "base/wide.hpp"
+#include "train/parameter_bound.hpp"
 
 namespace gv {
 namespace {
@@ -251,7 +252,7 @@ float Optimizer::step(std::span<float> parameters, std::span<const float> gradie
     std::copy_n(followed.data() + at, range.size(), parameters.data() + range.begin);
     at += range.size();
   }
-  return largest_magnitude(parameters);
+  return largest_outside(statistics_, parameters);
 }
 
 /// Returns the largest magnitude of the parameters after the step.

@@ -47,14 +47,15 @@ bool has_momentum(const OptimizerSpec& spec);
 /// contain the changes that gossip has mixed in between them.
 class Optimizer {
  public:
-  /// `statistics` are the ranges of running statistics in the flat vector. They are updated without
-  /// learning rate, momentum or decay: x -= 0.1 g, as in PyTorch's batch norm.
+  /// `statistics` are the ranges of running statistics in the flat vector, in ascending order. They
+  /// are updated without learning rate, momentum or decay: x -= 0.1 g, as in PyTorch's batch norm.
   Optimizer(OptimizerSpec spec, const Layout& layout, std::vector<Range> statistics = {});
   /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
-  /// One update. Both spans have the size given at construction. Returns the largest magnitude of
-  /// the parameters after the update, which is infinite or NaN if any parameter is.
+  /// One update. Both spans have the size given at construction. Returns the largest magnitude
+  /// after the update of the parameters that are not statistics. It is infinite or NaN if any of
+  /// them is.
   float step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
 
   /// The state vectors and their names, for checkpoints.

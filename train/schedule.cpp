@@ -19,7 +19,7 @@ double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64
     rate *= static_cast<double>(batch) / static_cast<double>(spec.reference_batch);
   }
   if (step < spec.warmup_steps) {
-    return rate * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
+    rate = rate * static_cast<double>(step + 1) / static_cast<double>(spec.warmup_steps);
   }
   switch (spec.kind) {
     case ScheduleKind::constant:

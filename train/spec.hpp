@@ -2,6 +2,7 @@
 // objects.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -94,6 +95,14 @@ struct LayerSpec {
   friend bool operator==(const LayerSpec&, const LayerSpec&) = default;
 };
 
+/// True if the predicate holds for the layer or for a layer inside it.
+template <class Predicate>
+bool any_layer(const LayerSpec& layer, const Predicate& holds) {
+  const auto inside = [&](const LayerSpec& inner) { return any_layer(inner, holds); };
+  return holds(layer) || std::ranges::any_of(layer.layers, inside) ||
+         std::ranges::any_of(layer.shortcut, inside);
+}
+
 /// reconstruction: half the squared distance between outputs and inputs; labels and targets are
 /// ignored.
 enum class LossKind { cross_entropy, hinge, squared, reconstruction };
@@ -180,7 +189,9 @@ enum class PartitionKind { iid, dirichlet, by_label, shared, leased, clusters };
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
   double alpha = 0.5;  ///< dirichlet: concentration; a small value makes shards differ strongly.
-  std::size_t labels_per_peer = 2;  ///< by_label: number of labels of each peer.
+  /// by_label: number of pieces of each peer. All peers' pieces together are the samples sorted by
+  /// label, cut into equal pieces, so a piece may hold several labels.
+  std::size_t labels_per_peer = 2;
 
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 #include "train/built_in_learner.hpp"
 #include "train/carried_stage.hpp"
@@ -109,7 +108,8 @@ class StageTrainer final : public StageLearner {
     auto values = std::make_shared<std::vector<float>>(held.layout.size());
     const float largest = initialise(whole_, spec_.trainer.model.initial_deviation, layout(stage),
                                      held.ranges, *values, Rng(spec_.trainer.seed).fork("model"));
-    Optimizer optimizer(spec_.trainer.optimizer, held.layout, statistics_in(plan(stage), held));
+    const std::vector<Range> statistics = statistics_in(plan(stage), held);
+    Optimizer optimizer(spec_.trainer.optimizer, held.layout, statistics);
     if (own) {
       own->copy_kept(held, *values, optimizer);
       optimizer.set_updates(own->optimizer.updates());
@@ -119,7 +119,7 @@ class StageTrainer final : public StageLearner {
                              .newest = std::move(values),
                              .optimizer = std::move(optimizer),
                              .gradient = std::move(gradient),
-                             .bound = ParameterBound(largest)});
+                             .bound = ParameterBound(largest, statistics)});
   }
 
   void release(std::size_t stage) override { carried_[stage].reset(); }
@@ -315,25 +315,27 @@ class StageTrainer final : public StageLearner {
     };
     std::ranges::for_each(own.held.common, take_from(sum.common));
     own.held.for_each_sliced(take_from(sum.slices));
-    const float before = largest_magnitude(*own.newest);
+    const float before = own.bound.largest_in(*own.newest);
     hold(own, before, own.optimizer.step(*own.newest, own.gradient, learning_rate()));
     ++own.version;
   }
 
   void add(std::size_t stage, std::span<const float> force, float scale) override {
-    std::vector<float>& x = *carried_[stage]->newest;
+    CarriedStage& own = *carried_[stage];
+    std::vector<float>& x = *own.newest;
     check(force.size() == x.size(), "a force has the stage's size");
-    const float before = largest_magnitude(x);
+    const float before = own.bound.largest_in(x);
     add_scaled(x.data(), force.data(), x.size(), scale);
-    hold(*carried_[stage], before, largest_magnitude(x));
+    hold(own, before, own.bound.largest_in(x));
   }
 
   void set(std::size_t stage, std::span<const float> values) override {
-    std::vector<float>& x = *carried_[stage]->newest;
+    CarriedStage& own = *carried_[stage];
+    std::vector<float>& x = *own.newest;
     check(values.size() == x.size(), "parameters have the stage's size");
-    const float before = largest_magnitude(x);
+    const float before = own.bound.largest_in(x);
     std::ranges::copy(values, x.begin());
-    hold(*carried_[stage], before, largest_magnitude(x));
+    hold(own, before, own.bound.largest_in(x));
   }
   std::uint64_t held() const override { return held_; }
 
@@ -358,11 +360,13 @@ class StageTrainer final : public StageLearner {
  private:
   const ModelPlan& plan(std::size_t stage) const { return stages_[stage].plan(); }
 
-  /// Clamps parameters that a change has made too large. Carriers with different slices must clamp
-  /// their common values at the same bound, so for them the bound does not depend on `before`.
+  /// Clamps parameters and running statistics that a change has made too large. Carriers with
+  /// different slices must clamp their common values at the same bound, so for them the bound does
+  /// not depend on `before`.
   void hold(CarriedStage& own, float before, float after) {
     const bool is_cut = !own.held.own.empty();
-    held_ += own.bound.hold(*own.newest, is_cut ? 0 : before, after) == after ? 0 : 1;
+    const float now = own.bound.hold(*own.newest, is_cut ? 0 : before, after);
+    held_ += own.bound.hold_statistics(*own.newest) || now != after ? 1 : 0;
   }
 
   std::unique_ptr<Network<float>> network_for(std::size_t stage) {

@@ -60,7 +60,7 @@ class Trainer final : public Learner, public Tunable {
               model_.outputs() == outputs_of(spec_.model) * shard_->predictions,
           "the last layer gives the outputs");
     model_.initialise(parameters_, Rng(spec_.seed).fork("model"));
-    bound_.emplace(largest_magnitude(parameters_));
+    bound_.emplace(largest_magnitude(parameters_), model_.statistics());
   }
 
   /// From now on, run_steps() without `direct` uses `spec.threads` parallel workers, which
@@ -100,7 +100,8 @@ class Trainer final : public Learner, public Tunable {
     const auto rate = [&](std::uint64_t step) {
       return learning_rate_at(schedule, spec_.batch, step, position_at(step), spec_.steps);
     };
-    const Score score = hogwild_->run(parameters_, rate, step_, position, made);
+    const Score score =
+        hogwild_->run(parameters_, rate, optimizer_.spec().weight_decay, step_, position, made);
     whole_batch_ = spec_.batch;
     optimizer_.count(made);
     move_to(step_ + made, position);
@@ -136,7 +137,7 @@ class Trainer final : public Learner, public Tunable {
     if (always && !holds_steps_) admit_as_first();
     holds_steps_ = always;
   }
-  float parameter_bound() const override { return bound_->bound_after(first_largest_); }
+  float parameter_bound() const override { return bound_->bound_of_all(first_largest_); }
 
   Score local_steps(std::uint64_t steps, std::size_t samples, std::span<float> out) override {
     check(out.size() == parameters_.size(), "a change has the layout's size");
@@ -318,9 +319,10 @@ class Trainer final : public Learner, public Tunable {
     largest_.reset();
   }
 
-  /// The largest magnitude of the parameters. The value is cached until the parameters change.
+  /// The largest magnitude of the parameters that are not running statistics. The value is cached
+  /// until the parameters change.
   float largest_parameter() {
-    if (!largest_) largest_ = largest_magnitude(parameters_);
+    if (!largest_) largest_ = bound_->largest_in(parameters_);
     return *largest_;
   }
 
@@ -330,12 +332,12 @@ class Trainer final : public Learner, public Tunable {
   /// Lets the model stay as large as it is now, see hold_steps().
   void admit_as_first() { first_largest_ = std::max(first_largest_, largest_parameter()); }
 
-  /// Clamps parameters that a change has made too large. `before`: largest_allowed() before the
-  /// change.
+  /// Clamps parameters and running statistics that a change has made too large. `before`:
+  /// largest_allowed() before the change.
   void hold(float before) {
     const float after = largest_parameter();
     largest_ = bound_->hold(parameters_, before, after);
-    held_ += *largest_ == after ? 0 : 1;
+    held_ += bound_->hold_statistics(parameters_) || *largest_ != after ? 1 : 0;
   }
 
   /// Takes over the model of another step. If it is a later step, other peers have finished the sum

@@ -9,6 +9,7 @@
 #include "peer/config/task.hpp"
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/swarm_start.hpp"
+#include "sim/local/keys.hpp"
 #include "train/model_stages.hpp"
 #include "train/optimizer.hpp"
 
@@ -42,6 +43,11 @@ Problems sort(const std::string& subject, Patient& patient) {
   }
   if (is_folder(subject)) {
     if (!patient.folder.empty()) return {twice};
+    const std::string first = (std::filesystem::path(subject) / peer_name(0)).string();
+    if (is_folder(first) && !is_there(std::filesystem::path(subject) / "key")) {
+      return {{subject, "the folder of a whole run, not of a peer",
+               "name a peer's folder, for example " + first}};
+    }
     patient.folder = subject;
   } else if (is_there(subject)) {
     if (!patient.run.path.empty()) return {twice};

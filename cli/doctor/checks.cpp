@@ -150,8 +150,10 @@ Diagnoses check_folder(Patient& patient) {
     return diagnoses_of(run_format_problems(patient.folder), folder + ": no peer runs here");
   }
   const auto document = parse_peer_json<nlohmann::json>(patient.status);
-  return {{.text = fmt::format("{}: {} runs here", folder,
-                               document.is_object() ? peer_line(document) : "a peer")}};
+  if (!document.is_object()) return {{.text = folder + ": a peer runs here"}};
+  return {{.text = fmt::format("{}: {} runs here, in phase {}", folder,
+                               document.value("self", nlohmann::json::object()).value("name", ""),
+                               document.value("phase", ""))}};
 }
 
 /// Lists the members that the running peer reaches only through other peers.
@@ -377,13 +379,28 @@ Diagnoses check_memory(Patient& patient) {
                             .copies = copies})};
 }
 
+/// The size in bytes of the largest file in the folder; 0 if there is none.
+std::uint64_t largest_file(const std::filesystem::path& folder) {
+  std::uint64_t largest = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    const auto bytes = at->is_regular_file(gone) ? at->file_size(gone) : 0;
+    if (!gone) largest = std::max<std::uint64_t>(largest, bytes);
+  }
+  return largest;
+}
+
 Diagnoses check_disk(Patient& patient) {
   const PlannedRun& run = patient.run;
   if (patient.folder.empty() && !run.is_sound()) return {};
   const Config& config = run.parsed.config;
   DiskState disk = probe_disk(patient.folder.empty() ? std::filesystem::path(config.run.folder)
                                                      : patient.folder);
-  if (run.is_sound()) {
+  if (!run.is_sound()) {
+    disk.checkpoint_bytes = largest_file(patient.folder / "checkpoints");
+  } else {
     disk.checkpoint_bytes = sizeof(float) * run.parameters * (1 + run.optimizer_vectors);
     // The oldest checkpoint is deleted once the newest is complete.
     disk.checkpoints = config.checkpoint.keep + 1;

@@ -12,13 +12,19 @@
 namespace gv {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 constexpr std::string_view indent = "                        ";
 
-std::ptrdiff_t count_of(const Diagnoses& diagnoses, Health health) {
-  return std::ranges::count(diagnoses, health, &Diagnosis::health);
+std::size_t count_of(const Diagnoses& diagnoses, Health health) {
+  return static_cast<std::size_t>(std::ranges::count(diagnoses, health, &Diagnosis::health));
 }
 
 }  // namespace
+
+std::string counted(std::size_t number, std::string_view thing) {
+  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
+}
 
 Diagnoses diagnoses_of(const Problems& problems, std::string_view sound) {
   Diagnoses found;
@@ -38,22 +44,22 @@ std::string to_text(const Diagnoses& diagnoses) {
         fmt::format("{:<8} {:<14} {}\n", health_names[one.health], one.check, printable(one.text));
     if (!one.remedy.empty()) text += fmt::format("{}{}\n", indent, printable(one.remedy));
   }
-  return text + fmt::format("\n{} ok, {} warnings, {} errors\n", count_of(diagnoses, Health::ok),
-                            count_of(diagnoses, Health::warning),
-                            count_of(diagnoses, Health::error));
+  return text + fmt::format("\n{} ok, {}, {}\n", count_of(diagnoses, Health::ok),
+                            counted(count_of(diagnoses, Health::warning), "warning"),
+                            counted(count_of(diagnoses, Health::error), "error"));
 }
 
 std::string to_json(const Diagnoses& diagnoses) {
-  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  Json lines = Json::array();
   for (const Diagnosis& one : diagnoses) {
     lines.push_back({{"check", one.check},
                      {"health", health_names[one.health]},
                      {"text", printable(one.text)},
                      {"remedy", printable(one.remedy)}});
   }
-  const nlohmann::ordered_json document = {{"healthy", exit_code_of(diagnoses) == exit_clean},
-                                           {"lines", lines}};
-  return document.dump(2) + "\n";
+  const Json document = {{"healthy", exit_code_of(diagnoses) == exit_clean}, {"lines", lines}};
+  // A path may have bytes that are no text.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 int exit_code_of(const Diagnoses& diagnoses) {

@@ -20,6 +20,8 @@ namespace {
 /// A buffer should be this many times as large as the data in flight (docs/operations.md), because
 /// the system's own overhead uses part of it.
 constexpr double buffers_per_link = 4;
+/// A file system gives a file at least this much.
+constexpr std::uint64_t file_bytes_min = 4096;
 /// Memory for a peer's libraries, sockets and small vectors, from docs/performance.md.
 constexpr std::uint64_t peer_bytes = 64 << 20;
 /// If a clock's error exceeds this, file times on two machines do not show which file is newer.
@@ -234,8 +236,8 @@ Diagnoses judge(const ProcessorState& processor) {
                             processor.threads, processor.usable),
                 fmt::format("set train.threads = {}", processor.usable)));
   } else {
-    found.push_back(ok(
-        fmt::format("{} processors for {} training threads", processor.usable, processor.threads)));
+    found.push_back(ok(fmt::format("{} for {}", counted(processor.usable, "processor"),
+                                   counted(processor.threads, "training thread"))));
   }
   return found;
 }
@@ -262,8 +264,12 @@ Diagnosis judge(const DiskState& disk) {
         fmt::format("chown {} to the user of the peer, or name another folder in run.folder",
                     disk.folder));
   }
-  if (disk.checkpoint_bytes == 0) {
-    return ok(fmt::format("{}: {} are free", disk.folder, size_text(disk.free_bytes)));
+  if (disk.checkpoints == 0) {
+    const std::string free =
+        fmt::format("{}: {} are free", disk.folder, size_text(disk.free_bytes));
+    if (disk.free_bytes >= std::max(disk.checkpoint_bytes, file_bytes_min)) return ok(free);
+    return error(free + ", too little for a checkpoint",
+                 "free some space, or set run.folder to another disk");
   }
   const std::uint64_t needed = disk.checkpoint_bytes * disk.checkpoints + disk.log_bytes;
   const std::string found =

@@ -119,9 +119,10 @@ struct DiskState {
   std::string folder;  ///< The run folder, or its nearest existing parent.
   bool is_writable = false;
   std::uint64_t free_bytes = 0;
-  std::uint64_t checkpoint_bytes = 0;  ///< Bytes of one checkpoint.
-  std::size_t checkpoints = 0;         ///< The most checkpoints that are on disk at the same time.
-  std::uint64_t log_bytes = 0;         ///< The largest size of the event log in bytes.
+  std::uint64_t checkpoint_bytes = 0;  ///< Bytes of one checkpoint, or a lower bound.
+  /// The most checkpoints that are on disk at the same time. 0: unknown, since there is no config.
+  std::size_t checkpoints = 0;
+  std::uint64_t log_bytes = 0;  ///< The largest size of the event log in bytes.
 };
 Diagnosis judge(const DiskState& disk);
 

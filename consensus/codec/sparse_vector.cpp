@@ -165,42 +165,6 @@ SparseVector compact(SparseVector stream, const Codec& codec) {
   return SparseVector::dense(std::move(values));
 }
 
-SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec) {
-  check(a.size_ == b.size_, "vectors that are added have one size");
-  if (a.dense_) {
-    b.add_to(a.values_);
-    return a;
-  }
-  if (b.dense_) {
-    SparseVector sum = b;
-    a.add_to(sum.values_);
-    return sum;
-  }
-  SparseVector sum;
-  sum.size_ = a.size_;
-  sum.dense_ = false;
-  sum.counts_.reserve(a.counts_.size());
-  std::size_t i = 0;
-  std::size_t j = 0;
-  for (std::size_t block = 0; block < a.counts_.size(); ++block) {
-    const std::size_t before = sum.offsets_.size();
-    const std::size_t i_end = i + a.counts_[block];
-    const std::size_t j_end = j + b.counts_[block];
-    while (i < i_end || j < j_end) {
-      const bool from_a = j == j_end || (i < i_end && a.offsets_[i] <= b.offsets_[j]);
-      const bool from_b = i == i_end || (j < j_end && b.offsets_[j] <= a.offsets_[i]);
-      sum.offsets_.push_back(from_a ? a.offsets_[i] : b.offsets_[j]);
-      sum.values_.push_back(from_a && from_b ? a.values_[i] + b.values_[j]
-                            : from_a         ? a.values_[i]
-                                             : b.values_[j]);
-      i += from_a;
-      j += from_b;
-    }
-    sum.counts_.push_back(static_cast<std::uint32_t>(sum.offsets_.size() - before));
-  }
-  return compact(std::move(sum), codec);
-}
-
 SparseVector top_k_per_block(std::span<const float> gradient, std::span<float> residual,
                              std::size_t block, std::size_t k) {
   check(gradient.size() == residual.size(), "the residual has the gradient's size");

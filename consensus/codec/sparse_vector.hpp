@@ -48,7 +48,6 @@ class SparseVector {
   friend bool operator==(const SparseVector&, const SparseVector&) = default;
 
  private:
-  friend SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec);
   friend std::vector<std::byte> encode(const SparseVector& stream, const Codec& codec, Rng& rng);
   friend std::optional<SparseVector> decode(std::span<const std::byte> bytes, std::size_t size);
 
@@ -74,11 +73,6 @@ std::size_t encoded_stream_size(bool is_dense, std::size_t size, std::size_t val
 /// the vector stores about two thirds of the elements with 4-byte values, or a fifth with 4-bit
 /// values.
 SparseVector compact(SparseVector stream, const Codec& codec);
-
-/// The compact sum of two vectors of the same size, in linear time. A sparse sum stores a value for
-/// every index of either vector. Addition is commutative but not associative, so equal bits require
-/// the same order of merges.
-SparseVector merge(SparseVector a, const SparseVector& b, const Codec& codec = Codec::identity);
 
 /// Top-k with error feedback (Stich, Cordonnier and Jaggi 2018; per block as in SparCML's Top16).
 /// Adds `gradient` to `residual`, takes the `k` largest magnitudes from every block of `block`

@@ -6,57 +6,38 @@
 #include <utility>
 
 #include "base/check.hpp"
-#include "base/comparison.hpp"
-#include "base/magnitude.hpp"
 #include "base/wide.hpp"
 
 namespace gv {
 namespace {
 
-/// Heavy-ball momentum: u <- mu u + scale g. Writes u to `update`.
-GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, float* __restrict update,
-                        std::size_t n, float mu, float scale) {
-  for (std::size_t i = 0; i < n; ++i) {
-    u[i] = mu * u[i] + scale * g[i];
-    update[i] = u[i];
-  }
-}
-
-/// Nesterov momentum: u <- mu (u + scale g). Writes the new u + scale g to `update`.
-GV_WIDE void nesterov(float* __restrict u, const float* __restrict g, float* __restrict update,
-                      std::size_t n, float mu, float scale) {
-  for (std::size_t i = 0; i < n; ++i) {
-    const float gradient = scale * g[i];
-    u[i] = mu * (u[i] + gradient);
-    update[i] = u[i] + gradient;
-  }
+/// Momentum: u <- mu u + g.
+GV_WIDE void heavy_ball(float* __restrict u, const float* __restrict g, std::size_t n, float mu) {
+  for (std::size_t i = 0; i < n; ++i) u[i] = mu * u[i] + g[i];
 }
 
 }  // namespace
 
 Dgc::Dgc(const DgcOptions& options, std::size_t elements)
-    : options_(options), momentum_(elements), waiting_(elements), update_(elements) {
+    : options_(options), momentum_(elements), waiting_(elements) {
   check(options.momentum >= 0 && options.momentum < 1, "a momentum is in [0, 1)");
 }
 
 SparseVector Dgc::step(std::span<const float> gradient, double share) {
   check(gradient.size() == momentum_.size(), "a gradient of every parameter");
   check(share > 0 && share <= 1, "a share of the values is above 0 and at most 1");
-  const double scale =
-      options_.norm_max > 0 ? clip_factor(options_.norm_max, norm_of(gradient)) : 1.0;
-  const auto advance = options_.nesterov ? nesterov : heavy_ball;
-  advance(momentum_.data(), gradient.data(), update_.data(), gradient.size(),
-          static_cast<float>(options_.momentum), static_cast<float>(scale));
+  heavy_ball(momentum_.data(), gradient.data(), gradient.size(),
+             static_cast<float>(options_.momentum));
   if (share == 1) {
     std::vector<float> sent(gradient.size());
-    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = waiting_[i] + update_[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = waiting_[i] + momentum_[i];
     std::ranges::fill(waiting_, 0.0f);
     return SparseVector::dense(std::move(sent));
   }
   const std::size_t block =
       options_.block > 0 ? options_.block : std::max<std::size_t>(gradient.size(), 1);
   const auto k = static_cast<std::size_t>(std::ceil(share * static_cast<double>(block)));
-  SparseVector sent = top_k_per_block(update_, waiting_, block, k);
+  SparseVector sent = top_k_per_block(momentum_, waiting_, block, k);
   for (const std::size_t i : sent.indices()) momentum_[i] = 0;
   return sent;
 }

@@ -12,18 +12,14 @@ namespace gv {
 
 struct DgcOptions {
   double momentum = 0.9;  ///< The factor mu of the formulas below, in [0, 1).
-  bool nesterov = false;
   /// Number of elements in a block. The same fraction of each block is sent. 0 means a single
   /// block.
   std::size_t block = 0;
-  /// A gradient whose norm is larger is first scaled down to this norm; 0 means never. To limit the
-  /// sum of n peers, set it to 1 / sqrt(n) of that sum's limit (Lin 2018, section 3.2).
-  double norm_max = 0;
 };
 
 /// Chooses which gradient values one peer sends, and keeps the rest (Lin et al. 2018, section 3):
 ///
-///   u <- mu u + g;  v <- v + u                     or Nesterov:  u <- mu (u + g);  v <- v + u + g
+///   u <- mu u + g;  v <- v + u
 ///   send the largest of v;  where they were, v = 0 (they are sent) and u = 0 (factor masking)
 ///
 /// Momentum comes before the selection, because momentum after it would miss values that are sent
@@ -61,7 +57,6 @@ class Dgc {
   DgcOptions options_;
   std::vector<float> momentum_;
   std::vector<float> waiting_;
-  std::vector<float> update_;  ///< The values that a step adds to v.
 };
 
 /// The fraction to send in an epoch; epochs count from 0. It falls by equal factors from last^(1/(w

@@ -8,7 +8,6 @@
 #include <utility>
 #include <variant>
 
-#include "base/check.hpp"
 #include "base/rng.hpp"
 #include "base/state_hash.hpp"
 #include "consensus/generation/soundness.hpp"
@@ -31,14 +30,6 @@ using Handled = std::variant<Propose, Promise, Preempted, Install, Decided, Equi
                              EndGeneration, Refusals>;
 
 }  // namespace
-
-ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
-                             std::uint64_t samples, std::uint64_t steps) {
-  version.lineage = hash_combine(hash_combine(version.lineage, generation_key), version.step);
-  version.step += steps;
-  version.samples += samples;
-  return version;
-}
 
 Agreement::Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer)
     : self_(self),
@@ -318,10 +309,9 @@ void Agreement::decide(Time now, const GenerationPlanner& planner, Effects& out)
   const bool do_all_leave =
       std::ranges::all_of(taking_part, [](const auto& answer) { return answer.second.leaves; });
   if (do_all_leave) {
-    const Generation end{.id = promised_, .version = planner.newest_version(answers_)};
+    const Generation end{.id = promised_, .version = planner.newest_version(answers_, own_)};
     for (const PeerId peer : asked_) out.send(peer, signed_install(end, watch_.signer()));
-    become_left_out(end);
-    return;
+    return become_left_out(end);
   }
   std::optional<Generation> start = planner.plan(taking_part, last_ ? &*last_ : nullptr);
   if (start) {
@@ -383,7 +373,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
 
 void Agreement::confirm(Effects& out) {
   if (promised_.proposer == self_) return;  // Our own ballot is void, and we wait for a later one.
-  answered_end_ = own_.ends;
+  given_.ends = own_.ends;
   out.send(promised_.proposer, Promise{promised_, own_});
 }
 
@@ -404,20 +394,14 @@ bool Agreement::awaits(PeerId from, const Install& message) const {
 /// wait for. If a repeated decision differs from the first, `watch_` notices.
 std::string Agreement::problem_of(PeerId from, const Message& message,
                                   const GenerationPlanner& planner) const {
-  if (const auto* promise = std::get_if<Promise>(&message);
-      promise != nullptr && !awaits(from, *promise)) {
-    Promise unasked = *promise;
-    unasked.answer.revision = {};
-    return unsoundness(from, unasked, planner);
+  Message judged = message;
+  if (auto* promise = std::get_if<Promise>(&judged)) {
+    if (!awaits(from, *promise)) promise->answer.revision = {};
+  } else if (auto* install = std::get_if<Install>(&judged)) {
+    const bool is_known = watch_.has_accepted(install->generation.id);
+    if (!awaits(from, *install) || is_known) install->generation.revision = {};
   }
-  if (const auto* install = std::get_if<Install>(&message);
-      install != nullptr &&
-      (!awaits(from, *install) || watch_.has_accepted(install->generation.id))) {
-    Install unasked = *install;
-    unasked.generation.revision = {};
-    return unsoundness(from, unasked, planner);
-  }
-  return unsoundness(from, message, planner);
+  return unsoundness(from, judged, planner);
 }
 
 void Agreement::receive(Time now, PeerId from, const Message& message,
@@ -451,10 +435,7 @@ void Agreement::give_up_on_proposer(Time now) {
 
 void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& out) {
   const bool was_lifted = is_lifted_above(message.ballot);
-  if (message.ballot < promised_ && !was_lifted) {
-    out.send(from, Preempted{promised_});
-    return;
-  }
+  if (message.ballot < promised_ && !was_lifted) return out.send(from, Preempted{promised_});
   if (message.ballot == promised_) {
     // Our answer was lost, so send it again. A generation that has ended is not resumed.
     if (answered_) confirm(out);
@@ -473,6 +454,7 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
     session_ = static_cast<std::uint32_t>(hash_combine(session_, newest_seen_));
   }
   answered_ = true;
+  given_ = {};
   ask_again_at_ = now + patience() / 3;
   confirm(out);
 }
@@ -521,20 +503,20 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
     judge(now, watch_.accept(decision, present_, out), out);
     if (is_excluded(from)) return;
   }
+  if (const std::string why = planner.problem_of_sources(start, self_, own_); !why.empty()) {
+    return refuse_sources(now, start, why, out);
+  }
   const bool is_in = start.contains(self_);
   const bool is_with_refused =
       std::ranges::any_of(start.order, [this](PeerId peer) { return exclusion_.shuns(peer); });
-  if (!is_in && (own_.leaves || is_with_refused)) {
-    become_left_out(start);
-    return;
-  }
+  if (!is_in && (own_.leaves || is_with_refused)) return become_left_out(start);
   if (start.order.empty()) return;
   if (!is_in) {
     stand_still(now);
     answered_ = true;
     return;
   }
-  if (const std::string why = planner.problem_of_end(start, answered_end_); !why.empty()) {
+  if (const std::string why = planner.problem_of_end(start, given_.ends); !why.empty()) {
     return offend(now, from, why, out);
   }
   if (is_refused(start, planner)) return give_up_on_proposer(now);
@@ -546,16 +528,35 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   begin(now, start, out);
 }
 
-/// True if we must not begin `start`: it contains an excluded peer, asks for a state that we do not
-/// have, continues after the end of the run, or has settings that are older than ours or too far
-/// ahead.
+/// Refuses a generation that contradicts our answer about our states. The others cannot know this,
+/// and would wait for us or for a state that we do not have, so we end it for them.
+void Agreement::refuse_sources(Time now, const Generation& start, const std::string& why,
+                               Effects& out) {
+  const PeerId proposer = start.id.proposer;
+  const std::vector<PeerId> blamed(start.contains(proposer) ? 1 : 0, proposer);
+  for (const PeerId peer : start.order) {
+    if (peer != self_) out.send(peer, EndGeneration{start.id, blamed});
+  }
+  // The proposer may know an answer of our former process, or one that no longer holds.
+  if (!last_ || given_.is_outdated) return give_up_on_proposer(now);
+  offend(now, proposer, why, out);
+}
+
+/// True if we must not begin `start`. It may contain an excluded peer, name us a source that takes
+/// no part, or contradict our view of the end of the run, of versions or of settings.
 bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
   const bool goes_back = last_ && start.revision < last_->revision &&
                          last_->revision.number <= start.revision.number + revisions_ahead_max;
   const bool is_with_excluded = std::ranges::any_of(
       start.order, [this](PeerId peer) { return peer != self_ && is_excluded(peer); });
+  std::vector<PeerId> givers = present_;
+  // Where peers wait for each other, a peer that refuses the proposer has not answered its ballot.
+  std::erase_if(givers, [&](PeerId peer) {
+    return exclusion_.is_in_step() && exclusion_.refuses(peer, start.id.proposer);
+  });
   return is_with_excluded || goes_back || !is_near(start.revision) ||
-         planner.contradicts_end(start) || !planner.can_begin(start, self_, own_);
+         !has_sources_among(givers, start, self_) || planner.contradicts_end(start) ||
+         !planner.can_begin(start, self_, own_);
 }
 
 void Agreement::receive(Time now, PeerId from, const Decided& message, Effects& out) {

@@ -21,12 +21,6 @@
 
 namespace gv {
 
-/// Returns `version` after one more collective of `samples` samples and `steps` optimiser steps, in
-/// the generation with the given key. Peers that get equal results have made the same steps from
-/// the same model.
-ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
-                             std::uint64_t samples, std::uint64_t steps = 1);
-
 /// Ballots by which live peers agree on the next generation. A peer that answers a proposal stops
 /// work until that ballot or a later one is decided. So no peer can finish a collective that is
 /// missing from the new generation's model. The peer with the smallest id proposes; if it stays
@@ -50,8 +44,12 @@ class Agreement {
   /// object.
   Agreement(PeerId self, std::uint64_t session, Options options, const Signer& signer);
 
-  /// Sets the version of our replica. Must not be called while work has stopped for a ballot.
-  void set_version(const ModelVersion& version) { own_.version = version; }
+  /// Sets the version of our replica. While work has stopped for a ballot, the version must not
+  /// change, unless a job has refused the state that we had adopted.
+  void set_version(const ModelVersion& version) {
+    given_.is_outdated = given_.is_outdated || (answered_ && own_.version != version);
+    own_.version = version;
+  }
   const ModelVersion& version() const { return own_.version; }
   /// Sets how many samples we compute in a second, which determines our share; 0 means unknown.
   void set_speed(double samples_per_second) { own_.speed = static_cast<float>(samples_per_second); }
@@ -148,6 +146,7 @@ class Agreement {
   bool is_lifted_above(const GenerationId& ballot) const;
   bool is_near(const SettingsRevision& revision) const;
   bool is_refused(const Generation& start, const GenerationPlanner& planner) const;
+  void refuse_sources(Time now, const Generation& start, const std::string& why, Effects& out);
   void give_up_on_proposer(Time now);
   void charge_for_wait(Time now);
   void stand_still(Time now);
@@ -182,6 +181,13 @@ class Agreement {
   Duration wait_for_answers() const;
   Time own_turn() const;
 
+  /// What we have told a proposer.
+  struct Given {
+    bool ends = false;         ///< True if our last answer reported the end of the run.
+    bool is_outdated = false;  ///< True if our version has changed since our first answer. The
+                               ///< proposer may know either version.
+  };
+
   PeerId self_;
   std::uint32_t
       session_;  ///< Part of the ids of our ballots. Changes when our ballot numbers fall.
@@ -214,7 +220,7 @@ class Agreement {
   bool proposing_ = false;
   bool answered_ = false;  ///< True while we wait for another peer's decision. The wait also ends
                            ///< if the ballot becomes void.
-  bool answered_end_ = false;        ///< True if our last answer reported the end of the run.
+  Given given_;            ///< Describes our answer to the ballot that we wait for.
   std::optional<Time> still_since_;  ///< When we last stopped work for a ballot. Empty if we never
                                      ///< have.
   Time proposed_at_{};

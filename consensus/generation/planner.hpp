@@ -45,8 +45,11 @@ class GenerationPlanner {
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
   /// The newest version of which the peers in `answers` together have the complete model; each may
-  /// have only a part. If all peers leave, all of them end at this version.
-  virtual ModelVersion newest_version(const Answers& /*answers*/) const { return {}; }
+  /// have only a part. If all peers leave, all of them end at this version. `own` is this peer's
+  /// answer, which is the only one that it need not doubt.
+  virtual ModelVersion newest_version(const Answers& /*answers*/, const Answer& /*own*/) const {
+    return {};
+  }
 
   /// The most samples that all peers together can contribute to one optimiser step.
   virtual std::uint64_t samples_max() const = 0;
@@ -77,7 +80,15 @@ class GenerationPlanner {
   /// empty if one might. `answered` is true if our answer to this ballot reported the end.
   std::string problem_of_end(const Generation& generation, bool answered) const;
 
-  /// True if `self` has the state that `start` expects from it. `start` is sound, `self` is in
+  /// Returns why no honest peer that has the answer `own` of `self` would name these sources: a
+  /// sentence without a full stop, empty if one might. `start` is sound; `self` need not be in it.
+  virtual std::string problem_of_sources(const Generation& /*start*/, PeerId /*self*/,
+                                         const Answer& /*own*/) const {
+    return "";
+  }
+
+  /// True if `self` can continue as `start` says, and believes that the version of `start` exists
+  /// and may replace its own. `start` is sound and has no problem_of_sources(), `self` is in
   /// `start.order`, and `own` is the answer that `self` gave.
   virtual bool can_begin(const Generation& start, PeerId self, const Answer& own) const = 0;
 

@@ -2,6 +2,7 @@
 #include "consensus/generation/soundness.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <variant>
 #include <vector>
 
@@ -14,6 +15,12 @@ constexpr std::uint64_t steps_max = 1'000'000'000'000;
 bool has_repeats(std::vector<PeerId> peers) {
   std::ranges::sort(peers);
   return std::ranges::adjacent_find(peers) != peers.end();
+}
+
+/// The peer that sends the state to `peer`, which is in the generation.
+PeerId source_of(const Generation& generation, PeerId peer) {
+  const auto rank = std::ranges::find(generation.order, peer) - generation.order.begin();
+  return generation.sources[static_cast<std::size_t>(rank)];
 }
 
 std::string problem(const ModelVersion& version, const GenerationPlanner& planner) {
@@ -54,6 +61,10 @@ std::string problem(PeerId from, const Install& message, const GenerationPlanner
   const bool is_closed = std::ranges::all_of(
       generation.sources, [&](PeerId source) { return generation.contains(source); });
   if (!is_closed) return "a source is not in the generation it installs";
+  // If the sources waited for each other, no peer would ever get a state.
+  const bool have_states = std::ranges::all_of(
+      generation.sources, [&](PeerId source) { return source_of(generation, source) == source; });
+  if (!have_states) return "a source in the generation it installs needs a source itself";
   if (std::string bad = problem(generation.version, planner); !bad.empty()) return bad;
   if (std::string bad = planner.problem(generation); !bad.empty()) return bad;
   return planner.problem(generation.revision);
@@ -81,6 +92,17 @@ std::string unsoundness(PeerId from, const Message& message, const GenerationPla
         }
       },
       message);
+}
+
+bool has_sources_among(const std::vector<PeerId>& givers, const Generation& generation,
+                       PeerId self) {
+  const auto gives = [&](PeerId source) {
+    return source == self || std::ranges::find(givers, source) != givers.end();
+  };
+  if (generation.contains(self) && !gives(source_of(generation, self))) return false;
+  return std::ranges::all_of(generation.assignments, [&](const StageAssignment& assignment) {
+    return assignment.carrier != self || gives(assignment.source);
+  });
 }
 
 }  // namespace gv

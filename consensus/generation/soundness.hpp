@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "consensus/generation/planner.hpp"
 #include "consensus/message/message.hpp"
@@ -13,5 +14,10 @@ namespace gv {
 /// stop; empty if the message obeys the rules or is of another type. An honest peer never breaks
 /// them, so a message that does counts against its sender.
 std::string unsoundness(PeerId from, const Message& message, const GenerationPlanner& planner);
+
+/// True if `givers` contains each peer from which `self` would download a state in this generation.
+/// The generation must be sound.
+bool has_sources_among(const std::vector<PeerId>& givers, const Generation& generation,
+                       PeerId self);
 
 }  // namespace gv

@@ -268,7 +268,8 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
       if (!crossed) refuse(from, offer.id, Reason::busy, out);
       return;
     }
-    ++counts.refused;
+    // Our offer gives way. The partner has not refused it, so it counts as if we had made none.
+    --counts.initiated;
     end(out);
   }
   settle(offer.id);
@@ -537,8 +538,9 @@ void PairExchange::State::commit(Time now, Effects& out) {
     out.send(mine.partner, Commit{mine.id});
   }
   times.note(now, mine.partner, mine.began);
-  // No transfer has to be cancelled: Ready means that the partner holds our whole model, and we
-  // hold the partner's.
+  // An honest partner holds our whole model by now, so there is nothing to cancel. But that is only
+  // the partner's word, and a hostile partner could make the lane hold one model after another.
+  out.cancels.push_back({mine.partner, mine.id});
   flight.reset();
 }
 

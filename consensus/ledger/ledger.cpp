@@ -17,6 +17,7 @@ constexpr Duration known_for = std::chrono::seconds(10);
 /// A peer whose pace is still unknown after this time counts as having none.
 constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this time, even if no other peer has taken our model since.
+/// Otherwise peers whose exchanges all fail would hold leases until they may take no more.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
 /// By rule 4 an idle peer waits for this time plus the time of two chunks.
 constexpr Duration idle_max = std::chrono::seconds(3);
@@ -52,13 +53,21 @@ void add(const ChunkSet& chunks, ChunkSet& to) {
   for (const ChunkRange& range : chunks.ranges(chunks.size())) to.add(range.begin, range.end());
 }
 
-/// Adds to `to` those chunks of the range that are not in `done`.
-void add_missing(const ChunkRange& range, const ChunkSet& done, ChunkSet& to) {
-  for (std::uint64_t at = done.first_missing(range.begin); at < range.end();) {
-    const std::uint64_t end = std::min(done.first_present(at, range.end()), range.end());
-    to.add(at, end);
+/// Calls `visit(begin, end)` for each stretch of chunks from `from` up to but excluding `to` that
+/// is not in `done`. The call may add chunks of its stretch to `done`.
+template <class Visit>
+void for_each_gap(const ChunkSet& done, std::uint64_t from, std::uint64_t to, const Visit& visit) {
+  for (std::uint64_t at = done.first_missing(from); at < to;) {
+    const std::uint64_t end = std::min(done.first_present(at, to), to);
+    visit(at, end);
     at = done.first_missing(end);
   }
+}
+
+/// Adds to `to` those chunks of the range that are not in `done`.
+void add_missing(const ChunkRange& range, const ChunkSet& done, ChunkSet& to) {
+  for_each_gap(done, range.begin, range.end(),
+               [&to](std::uint64_t begin, std::uint64_t end) { to.add(begin, end); });
 }
 
 std::uint64_t chunks_in(const std::vector<Lease>& leases) {
@@ -69,14 +78,39 @@ std::uint64_t chunks_in(const std::vector<Lease>& leases) {
 
 }  // namespace
 
-void Ledger::restore(const LedgerEntry& entry, std::uint64_t end) {
+void Ledger::restore(const LedgerNote& note, std::uint64_t end) {
   end = std::min(end, options_.chunks);
-  whole_ = vouched_ = std::min(entry.whole, end);
-  for (const ChunkRange& range : entry.done) {
-    const std::uint64_t last = std::min(range.end(), end);
-    mine_.add(std::max(range.begin, whole_), last);
-    done_.add(std::max(range.begin, whole_), last);
+  whole_ = std::min(note.whole, end);
+  // The others may know less than our note does. So we report our own chunks again, also those
+  // below `whole_`, until more than a third of the peers know that they are done.
+  for (const ChunkRange& range : note.mine) {
+    mine_.add(range.begin, std::min(range.end(), end));
+    done_.add(std::max(range.begin, whole_), std::min(range.end(), end));
   }
+  for (const ChunkRange& range : note.done) {
+    done_.add(std::max(range.begin, whole_), std::min(range.end(), end));
+  }
+  for (const BegunChunk& begun : note.begun) {
+    const std::uint64_t chunk = begun.chunk;
+    if (chunk >= options_.chunks || is_known(chunk) || own().contains(chunk)) continue;
+    if (begun.made < steps_of(chunk)) {
+      if (!current_) current_ = {.chunk = chunk, .made = begun.made, .is_restored = true};
+    } else if (trained_.size() < held_max) {
+      trained_.push_back({.chunk = chunk, .at = never, .is_restored = true});
+    }
+  }
+}
+
+LedgerNote Ledger::note() const {
+  LedgerNote note{.whole = whole_,
+                  .mine = mine_.ranges(ledger_ranges_max),
+                  .done = done_.ranges(noted_ranges_max),
+                  .begun = {}};
+  for (const Trained& trained : trained_) {
+    note.begun.push_back({trained.chunk, steps_of(trained.chunk)});
+  }
+  if (current_ && current_->made > 0) note.begun.push_back({current_->chunk, current_->made});
+  return note;
 }
 
 std::uint64_t Ledger::living() const {
@@ -121,8 +155,10 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, 
     believe(other);
   }
   learn_whole(is_meeting);
+  if (current_ && current_->is_restored && is_known(current_->chunk)) current_.reset();
   count_freed();
   yield_leases();
+  for (Trained& trained : trained_) trained.at = std::min(trained.at, now);
   while (!trained_.empty() && now >= trained_.front().at + kept_alone_after) {
     keep(trained_.front());
     trained_.pop_front();
@@ -147,17 +183,15 @@ void Ledger::allow(Time now, Other& other, double most) {
 /// Rule 1: accepts the chunks that the peer reports as done, up to its allowance.
 void Ledger::believe(Other& other) {
   for (const ChunkRange& range : other.entry.done) {
-    const std::uint64_t end = range.end();
-    std::uint64_t next = done_.first_missing(std::max(range.begin, whole_));
-    while (next < end && other.allowance >= 1) {
-      const std::uint64_t gap_end = done_.first_present(next, end);
+    const auto believe_some = [&](std::uint64_t next, std::uint64_t end) {
+      if (other.allowance < 1) return;
       const auto most = static_cast<std::uint64_t>(other.allowance);
-      const std::uint64_t believed = std::min({most, gap_end - next, end - next});
+      const std::uint64_t believed = std::min(most, end - next);
       done_.add(next, next + believed);
       other.allowance -= static_cast<double>(believed);
       other.credited += believed;
-      next = done_.first_missing(next + believed);
-    }
+    };
+    for_each_gap(done_, std::max(range.begin, whole_), range.end(), believe_some);
   }
 }
 
@@ -266,6 +300,7 @@ std::optional<LedgerWork> Ledger::under_way() const {
 void Ledger::made(Time now, std::uint64_t steps, std::uint64_t step) {
   if (!current_) return;
   current_->made += steps;
+  current_->is_restored = false;
   if (current_->made < steps_of(current_->chunk)) return;
   trained_.push_back({.chunk = current_->chunk, .step = step, .at = now});
   ++counts_.trained;
@@ -273,11 +308,24 @@ void Ledger::made(Time now, std::uint64_t steps, std::uint64_t step) {
 }
 
 void Ledger::keep(const Trained& trained) {
-  const bool is_known = trained.chunk < whole_ || done_.contains(trained.chunk);
-  counts_.repeated += is_known;
+  const bool was_known = is_known(trained.chunk);
+  counts_.repeated += was_known && !trained.is_restored;
   if (trained.chunk >= vouched_) mine_.add(trained.chunk, trained.chunk + 1);
-  if (!is_known) done_.add(trained.chunk, trained.chunk + 1);
+  if (!was_known) done_.add(trained.chunk, trained.chunk + 1);
   whole_ = done_.first_missing(whole_);
+}
+
+/// Number of the chunks in `trained_` that this process has trained.
+std::uint64_t Ledger::trained_here() const {
+  return static_cast<std::uint64_t>(std::ranges::count(trained_, false, &Trained::is_restored));
+}
+
+std::uint64_t Ledger::begun_steps() const {
+  std::uint64_t steps = current_ && !is_known(current_->chunk) ? current_->made : 0;
+  for (const Trained& trained : trained_) {
+    if (!is_known(trained.chunk)) steps += steps_of(trained.chunk);
+  }
+  return steps;
 }
 
 void Ledger::kept(std::uint64_t step) {
@@ -295,7 +343,7 @@ void Ledger::kept(std::uint64_t step) {
 }
 
 void Ledger::lose() {
-  counts_.lost += trained_.size();
+  counts_.lost += trained_here();
   is_news_ |= !trained_.empty() || current_;
   trained_.clear();
   current_.reset();
@@ -354,14 +402,12 @@ void Ledger::add_claimed(const Other& other, ChunkSet& busy) const {
   std::uint64_t left = leased_chunks_max - leased;
   for (const Lease& lease : other.entry.leases) busy.add(lease.chunks.begin, lease.chunks.end());
   for (const ChunkRange& range : other.entry.done) {
-    std::uint64_t at = done_.first_missing(std::max(range.begin, whole_));
-    while (left > 0 && at < range.end()) {
-      const std::uint64_t end =
-          std::min({done_.first_present(at, range.end()), range.end(), at + left});
-      busy.add(at, end);
-      left -= end - at;
-      at = done_.first_missing(end);
-    }
+    for_each_gap(done_, std::max(range.begin, whole_), range.end(),
+                 [&](std::uint64_t at, std::uint64_t end) {
+                   const std::uint64_t count = std::min(left, end - at);
+                   busy.add(at, at + count);
+                   left -= count;
+                 });
   }
 }
 
@@ -464,7 +510,7 @@ LedgerEntry Ledger::entry() const {
 }
 
 Ledger::Part Ledger::own_part() const {
-  const std::uint64_t not_done = counts_.repeated + counts_.lost + trained_.size();
+  const std::uint64_t not_done = counts_.repeated + counts_.lost + trained_here();
   return {.done = counts_.trained - not_done, .leased = own().count(whole_, options_.chunks)};
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/time.hpp"
 #include "consensus/ledger/chunk_set.hpp"
+#include "consensus/ledger/ledger_note.hpp"
 #include "consensus/message/message.hpp"
 
 namespace gv {
@@ -43,7 +44,9 @@ struct LedgerWork {
 /// central peer has to assign it. A peer leaves room for chunks that peers with smaller ids may
 /// take at the same moment. If two take the same chunk nevertheless, the one with the smaller id
 /// keeps it. A chunk is *done* once its peer has exchanged models after training on it, because the
-/// training is then not lost if the peer dies. A dead peer's leases become free.
+/// training is then not lost if the peer dies. If no exchange succeeds for ten seconds, it counts
+/// as done nevertheless, so that peers that cannot exchange come to an end. Then its training is
+/// lost if its peer dies before its next exchange. A dead peer's leases become free.
 ///
 /// These rules keep peers from standing still and from repeating work:
 ///
@@ -78,8 +81,11 @@ class Ledger {
   static constexpr std::uint64_t held_max = leased_chunks_max - 1;
 
   explicit Ledger(const Options& options) : options_(options) {}
-  /// Resumes from the entry in our checkpoint. Chunks from number `end` on are not done.
-  void restore(const LedgerEntry& entry, std::uint64_t end);
+  /// Resumes with the note in our checkpoint, which may have any content. Chunks from number `end`
+  /// on are not done.
+  void restore(const LedgerNote& note, std::uint64_t end);
+  /// The note for a checkpoint of our model as it is after the steps that made() was told of.
+  LedgerNote note() const;
 
   /// Takes in the others' reports. `pace` is our own in chunks per second; 0 means not known.
   /// `is_meeting` is true if we have just begun, so that we may not yet know the peers that would
@@ -125,6 +131,8 @@ class Ledger {
   /// at all peers.
   std::uint64_t done() const { return whole_ + done_.count(whole_, options_.chunks); }
   double estimate(Time now) const;
+  /// Number of our steps in chunks that are not known to be done.
+  std::uint64_t begun_steps() const;
 
   struct Counts {
     std::uint64_t trained = 0;   ///< Chunks that we have trained.
@@ -174,12 +182,16 @@ class Ledger {
   struct Trained {
     std::uint64_t chunk = 0;
     std::uint64_t step = 0;  ///< Step of our model when the chunk was complete.
-    Time at{};
+    Time at{};               ///< `never` until the first hear() after a restart.
+    bool is_restored =
+        false;  ///< True if an earlier process trained it. Then counts() leave it out.
   };
   struct Current {
     std::uint64_t chunk = 0;
     std::uint64_t made = 0;  ///< Steps made in this chunk.
     bool helps = false;
+    /// True if an earlier process began it and we have not continued yet.
+    bool is_restored = false;
   };
 
   std::uint64_t living() const;
@@ -201,6 +213,8 @@ class Ledger {
   ChunkSet own() const;
   ChunkSet open_chunks(const Other& other) const;
   void keep(const Trained& trained);
+  bool is_known(std::uint64_t chunk) const { return chunk < whole_ || done_.contains(chunk); }
+  std::uint64_t trained_here() const;
   std::uint64_t steps_of(std::uint64_t chunk) const {
     return chunk + 1 == options_.chunks ? options_.last_steps : options_.steps;
   }

@@ -147,6 +147,14 @@ bool is_before(const ModelVersion& a, const ModelVersion& b) {
   return std::tuple(a.samples, a.step, a.lineage) < std::tuple(b.samples, b.step, b.lineage);
 }
 
+ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
+                             std::uint64_t samples, std::uint64_t steps) {
+  version.lineage = hash_combine(hash_combine(version.lineage, generation_key), version.step);
+  version.step += steps;
+  version.samples += samples;
+  return version;
+}
+
 const GenerationId* ballot_of(const Message& message) {
   if (const auto* install = std::get_if<Install>(&message)) return &install->generation.id;
   if (const auto* decided = std::get_if<Decided>(&message)) return &decided->decision.ballot;

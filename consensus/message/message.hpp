@@ -298,6 +298,12 @@ struct ModelVersion {
 /// order, so that all peers choose the same model.
 bool is_before(const ModelVersion& a, const ModelVersion& b);
 
+/// Returns `version` after one more collective of `samples` samples and `steps` optimiser steps, in
+/// the generation with the given key. Peers that get equal results have made the same steps from
+/// the same model.
+ModelVersion after_operation(ModelVersion version, std::uint64_t generation_key,
+                             std::uint64_t samples, std::uint64_t steps = 1);
+
 /// Asks for the receiver's current state. Only `id.owner` sends it.
 struct StateRequest {
   TransferId id;

@@ -9,6 +9,20 @@
 
 namespace gv {
 
+namespace {
+
+/// Scales the shares down if they add up to more than 1, so that our own weight is not below 0.
+/// Rounding errors do not count.
+template <class Real>
+void limit_shares(std::vector<HeardModel<Real>>& others) {
+  double sum = 0;
+  for (const HeardModel<Real>& other : others) sum += other.share;
+  if (sum <= 1 + 1e-9) return;
+  for (HeardModel<Real>& other : others) other.share /= sum;
+}
+
+}  // namespace
+
 std::vector<const MixMessage*> in_order(std::span<const MixMessage> arrived) {
   std::vector<const MixMessage*> order;
   for (const MixMessage& message : arrived) order.push_back(&message);
@@ -68,6 +82,8 @@ std::vector<HeardModel<Real>> MixPeer<Real>::heard(std::uint64_t round,
                       .count = content->header.count,
                       .values = std::move(content->values)});
   }
+  // Where rounds have different partners, the shares of several rounds may add up to more than 1.
+  if (!adds_up && rule.staleness > 0) limit_shares(others);
   return others;
 }
 

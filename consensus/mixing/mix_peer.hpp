@@ -19,7 +19,7 @@ namespace gv {
 template <class Real>
 struct HeardModel {
   std::size_t from = 0;
-  double share = 0;   ///< w_ij, the weight that we give this neighbour.
+  double share = 0;   ///< The weight that we give this neighbour, w_ij or less.
   double weight = 1;  ///< The sender's push_sum weight, as received.
   /// Number of models that the message sums up. If each peer chooses its own piece, this is the
   /// piece's index instead.
@@ -67,7 +67,8 @@ struct MixPeer {
                                  std::uint32_t count);
 
   /// Decodes the messages that arrived, in the order of the senders' ranks. Uses only each sender's
-  /// newest message if the rule lets newer messages replace older ones. Adds the number of unusable
+  /// newest message if the rule lets newer messages replace older ones. If rounds are not in step,
+  /// the shares of messages that do not add up never exceed 1 together. Adds the number of unusable
   /// messages to `refused`.
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;

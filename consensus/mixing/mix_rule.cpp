@@ -76,6 +76,7 @@ MixTraits traits_of(const MixRule& rule) {
     all.directs |= one.directs;
     all.one_by_one |= one.one_by_one;
     all.plain_steps |= one.plain_steps;
+    all.has_momentum |= one.has_momentum;
     all.keeps_copies |= one.keeps_copies;
     all.vectors += one.vectors;
     all.words = std::max(all.words, one.words);

@@ -18,16 +18,15 @@ class Mapping {
  public:
   Mapping(std::span<const StageCarrier> carriers, std::span<const double> stage_seconds,
           std::span<const std::size_t> least)
-      : carriers_(carriers),
-        seconds_(stage_seconds),
-        least_(least),
-        speeds_(known_speeds(carriers)) {
+      : carriers_(carriers), seconds_(stage_seconds), least_(least) {
     for (const StageCarrier& carrier : carriers) {
+      speeds_.push_back(carrier.speed);
       stages_of_.emplace_back();
       for (const std::uint32_t stage : carrier.stages) {
         if (stage < seconds_.size()) stages_of_.back().push_back(stage);
       }
     }
+    speeds_ = known_speeds(speeds_);
   }
 
   std::vector<std::vector<std::uint32_t>> map(bool balances) {
@@ -45,21 +44,6 @@ class Mapping {
   }
 
  private:
-  /// The speeds of all peers. A peer that was never measured gets the median speed.
-  static std::vector<double> known_speeds(std::span<const StageCarrier> carriers) {
-    std::vector<double> known;
-    for (const StageCarrier& carrier : carriers) {
-      if (carrier.speed > 0) known.push_back(carrier.speed);
-    }
-    std::ranges::sort(known);
-    const double middle = known.empty() ? 1 : known[known.size() / 2];
-    std::vector<double> speeds;
-    for (const StageCarrier& carrier : carriers) {
-      speeds.push_back(carrier.speed > 0 ? carrier.speed : middle);
-    }
-    return speeds;
-  }
-
   bool carries(std::size_t i, std::uint32_t stage) const {
     return std::ranges::find(stages_of_[i], stage) != stages_of_[i].end();
   }

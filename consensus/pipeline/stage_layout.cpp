@@ -2,6 +2,7 @@
 #include "consensus/pipeline/stage_layout.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <utility>
@@ -9,16 +10,10 @@
 #include "base/rng.hpp"
 #include "base/shares.hpp"
 #include "consensus/pipeline/replay.hpp"
-#include "consensus/split/split_plan.hpp"
+#include "consensus/split/plan_search.hpp"
 
 namespace gv {
 namespace {
-
-double sliced_weights(const SplitLayer& stage) {
-  double weights = 0;
-  for (const SplitUnit& unit : stage.units) weights += unit.weights;
-  return weights;
-}
 
 /// Predicts the time of a step of one layout.
 class StepClock {
@@ -81,11 +76,7 @@ class StepClock {
     SplitLink worst;
     for (const std::uint32_t a : from) {
       for (const std::uint32_t b : to) {
-        if (a == b) continue;
-        const SplitLink& link = site_.links[a][b];
-        worst.latency_s = std::max(worst.latency_s, link.latency_s);
-        const bool is_slower = worst.bytes_per_s == 0 || link.bytes_per_s < worst.bytes_per_s;
-        if (link.bytes_per_s > 0 && is_slower) worst.bytes_per_s = link.bytes_per_s;
+        if (a != b) worst.worsen(site_.links[a][b]);
       }
     }
     return worst;
@@ -138,7 +129,7 @@ class StepClock {
   double longest_sum() const {
     std::vector<double> at(layout_.stages.size(), 0);
     for (std::size_t stage = 0; stage < workers_.size(); ++stage) {
-      const double sliced = largest_group(stage) > 1 ? sliced_weights(costs_.stages[stage]) : 0;
+      const double sliced = largest_group(stage) > 1 ? costs_.stages[stage].sliced_weights() : 0;
       std::vector<std::uint32_t> first;
       std::size_t least = layout_.stages.size();
       for (const std::uint32_t worker : workers_[stage]) {
@@ -228,6 +219,8 @@ void keep_places(std::vector<std::vector<std::uint32_t>>& stages, const StageLay
 struct Draft {
   std::vector<std::vector<std::uint32_t>> stages;
   std::map<std::uint32_t, std::size_t> members;
+
+  friend auto operator<=>(const Draft&, const Draft&) = default;
 };
 
 /// Turns a draft into a layout. Peers form groups only if all their stages can be shared.
@@ -290,61 +283,99 @@ std::size_t assignments_of(const StageLayout& layout, const LayoutCosts& costs) 
   return count;
 }
 
-/// Limit on the estimated time of a search. A prediction takes about a microsecond for each stage
-/// and micro-batch.
-constexpr std::size_t search_microseconds = 500'000;
+/// Steps of a search (SearchBudget) for each operation, as measured.
+constexpr std::uint64_t steps_of_pass = 60;    ///< For each stage and micro-batch of a prediction.
+constexpr std::uint64_t steps_of_draft = 150;  ///< For each peer of a draft.
 
 /// Finds the best draft by moving from draft to neighbour as long as a neighbour is better.
 class Climb {
  public:
-  Climb(const LayoutCosts& costs, const SplitSite& site, Pins pins)
-      : costs_(costs),
-        site_(site),
-        pins_(pins),
-        predictions_left_(search_microseconds / (costs.stages.size() * costs.micro_batches)) {}
+  Climb(const LayoutCosts& costs, const SplitSite& site, Pins pins, SearchBudget& budget)
+      : costs_(costs), site_(site), pins_(pins), budget_(budget) {}
 
-  void from(Draft draft) {
-    double seconds = seconds_of(draft);
-    for (bool improved = true; improved;) {
+  /// Adds a draft from which to start.
+  void add(Draft draft) {
+    const double seconds = seconds_of(draft);
+    if (seconds == std::numeric_limits<double>::infinity()) return;
+    starts_.push_back({seconds, std::move(draft)});
+  }
+
+  /// Climbs from each start, the fastest first. Returns the best draft found.
+  std::optional<StageLayout> best() {
+    std::ranges::stable_sort(starts_, {}, &Start::seconds);
+    double least = std::numeric_limits<double>::infinity();
+    std::optional<Draft> best;
+    for (Start& start : starts_) {
+      climb(start);
+      if (!(start.seconds < least)) continue;
+      least = start.seconds;
+      best = std::move(start.draft);
+    }
+    return best ? std::optional(layout_of(*best, costs_)) : std::nullopt;
+  }
+
+ private:
+  struct Start {
+    double seconds = 0;
+    Draft draft;
+  };
+
+  void climb(Start& at) {
+    for (bool improved = true; improved && !budget_.is_spent();) {
       improved = false;
-      for (Draft& next : neighbours(draft)) {
+      for (Draft& next : neighbours(at.draft)) {
         const double own = seconds_of(next);
-        if (!(own < seconds)) continue;
-        seconds = own;
-        draft = std::move(next);
+        if (!(own < at.seconds)) continue;
+        at = {own, std::move(next)};
         improved = true;
         break;
       }
     }
-    if (!(seconds < least_)) return;
-    best_ = std::move(draft);
-    least_ = seconds;
   }
 
-  std::optional<StageLayout> best() const {
-    return best_ ? std::optional(layout_of(*best_, costs_)) : std::nullopt;
-  }
-
- private:
-  /// The predicted seconds of a step. Infinite for a draft that cannot be used, and for every draft
-  /// once the search is over.
+  /// The predicted seconds of a step. Infinite for a draft that cannot be used, and for every new
+  /// draft once the budget is spent.
   double seconds_of(const Draft& draft) {
-    if (!keeps_pins(draft.stages, pins_)) return std::numeric_limits<double>::infinity();
-    const StageLayout layout = layout_of(draft, costs_);
-    if (predictions_left_ == 0 || assignments_of(layout, costs_) > assignments_max) {
-      return std::numeric_limits<double>::infinity();
+    constexpr double unusable = std::numeric_limits<double>::infinity();
+    if (!budget_.take(steps_of_draft * draft.stages.size())) return unusable;
+    if (const auto known = known_.find(draft); known != known_.end()) return known->second;
+    double seconds = unusable;
+    if (keeps_pins(draft.stages, pins_)) {
+      const StageLayout layout = layout_of(draft, costs_);
+      if (assignments_of(layout, costs_) <= assignments_max) {
+        const std::size_t passes = costs_.stages.size() * costs_.micro_batches;
+        if (!budget_.take(steps_of_pass * passes)) return unusable;
+        seconds = predicted_step(layout, costs_, site_);
+      }
     }
-    --predictions_left_;
-    return predicted_step(layout, costs_, site_);
+    known_.emplace(draft, seconds);
+    return seconds;
   }
 
   const LayoutCosts& costs_;
   const SplitSite& site_;
   Pins pins_;
-  std::size_t predictions_left_;
-  std::optional<Draft> best_;
-  double least_ = std::numeric_limits<double>::infinity();
+  SearchBudget& budget_;
+  std::vector<Start> starts_;
+  std::map<Draft, double> known_;  ///< The predicted seconds of all drafts so far.
 };
+
+/// The planner's best plans for each number of stages and each size of groups, the fastest first.
+std::vector<SplitPlan> candidates(const SplitQuestion& question, const LayoutCosts& costs,
+                                  SearchBudget& budget) {
+  const std::size_t peers = question.site.peers.size();
+  std::vector<SplitPlan> all;
+  PlanSearch search(question);
+  for (std::size_t group = 1; group <= std::min(costs.group, peers); ++group) {
+    const SplitChoice choice{
+        .all_peers = true, .group = group, .stages_max = std::min(peers, costs.stages.size())};
+    for (std::vector<SplitPlan>& plans : search.best_by_stages(choice, budget)) {
+      std::ranges::move(plans, std::back_inserter(all));
+    }
+  }
+  std::ranges::stable_sort(all, {}, &SplitPlan::seconds);
+  return all;
+}
 
 }  // namespace
 
@@ -355,6 +386,14 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site,
                                        std::span<const std::optional<std::uint32_t>> pins) {
+  SearchBudget budget(layout_steps_max);
+  return best_layout(present, costs, site, pins, budget);
+}
+
+std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
+                                       const SplitSite& site,
+                                       std::span<const std::optional<std::uint32_t>> pins,
+                                       SearchBudget& budget) {
   const std::size_t peers = site.peers.size();
   if (peers > planned_peers_max || costs.stages.size() > planned_stages_max) return std::nullopt;
   SplitQuestion question{.layers = costs.stages,
@@ -366,15 +405,15 @@ std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutC
   for (std::size_t rank = 0; rank < pins.size(); ++rank) {
     if (pins[rank]) question.pins.push_back({.peer = rank, .at = *pins[rank]});
   }
-  Climb climb(costs, site, pins);
-  for (std::size_t group = 1; group <= std::min(costs.group, peers); ++group) {
-    for (std::size_t stages = 1; stages <= std::min(peers, costs.stages.size()); ++stages) {
-      const SplitChoice choice{
-          .all_peers = true, .group = group, .stages_min = stages, .stages_max = stages};
-      for (const SplitPlan& plan : best_plans(question, choice)) {
-        climb.from(draft_of(plan, present, question.site, pins));
-      }
-    }
+  // The other steps are left for predictions, and half of these for improving the candidates.
+  SearchBudget search = budget.part(0.6);
+  const std::vector<SplitPlan> plans = candidates(question, costs, search);
+  budget.take(search.taken());
+  const std::uint64_t enough = budget.left() / 2;
+  Climb climb(costs, site, pins, budget);
+  for (const SplitPlan& plan : plans) {
+    if (budget.left() <= enough) break;
+    climb.add(draft_of(plan, present, question.site, pins));
   }
   return climb.best();
 }

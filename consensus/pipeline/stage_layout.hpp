@@ -11,15 +11,19 @@
 #include "consensus/pipeline/router.hpp"
 #include "consensus/pipeline/schedule.hpp"
 #include "consensus/split/layer_costs.hpp"
+#include "consensus/split/search_budget.hpp"
 #include "consensus/split/split_site.hpp"
 
 namespace gv {
 
-/// Limits of the search. With more peers, stages or micro-batches, the search would take seconds,
-/// and the searching peer would answer no messages meanwhile.
+/// Limits of the search. With more peers, stages or micro-batches, too few of the possible layouts
+/// would be predicted within `layout_steps_max`.
 inline constexpr std::size_t planned_peers_max = 8;
 inline constexpr std::size_t planned_stages_max = 8;
 inline constexpr std::size_t planned_micro_batches_max = 64;
+/// The most elementary steps of a search for a layout (SearchBudget), which take about 50 ms. While
+/// a peer searches, it answers no messages, and the others must not take it for dead.
+inline constexpr std::uint64_t layout_steps_max = 5'000'000;
 /// The largest number of assignments in a message, and in a layout that the search considers. The
 /// search counts each pair of a slice and a stage. A message joins consecutive slices, so every
 /// layout that is found fits into one.
@@ -56,15 +60,20 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 /// Of the layouts in which each peer carries a stage, the one with the shortest predicted step. The
 /// candidates are the plans of best_plans() for each number of stages and each size of groups up to
 /// `costs.group`. Starting from each plan, peers join or swap with others as long as that makes the
-/// step shorter. The search makes only as many predictions as fit into about half a second, and
-/// returns the best layout found. In best_plans(), peers count as equally fast if their speeds
-/// differ by less than the fraction `worth_changing`. Among equally fast peers, as many stages as
+/// step shorter. The search ends once it has taken `layout_steps_max` steps, and returns the best
+/// layout found until then. In best_plans(), peers count as equally fast if their speeds differ by
+/// less than the fraction `worth_changing`. Among equally fast peers, as many stages as
 /// possible stay where `present` has them. A rank with a pin carries that stage in every candidate.
 /// `pins` may be empty if no rank has one. Returns nullopt if there are too many peers or stages,
-/// or if every plan has too few micro-batches for its replicas or more than `assignments_max`
-/// assignments.
+/// if every plan has too few micro-batches for its replicas or more than `assignments_max`
+/// assignments, or if the steps do not suffice for a single prediction.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site,
                                        std::span<const std::optional<std::uint32_t>> pins = {});
+/// The same with the steps of `budget`.
+std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
+                                       const SplitSite& site,
+                                       std::span<const std::optional<std::uint32_t>> pins,
+                                       SearchBudget& budget);
 
 }  // namespace gv

@@ -166,17 +166,16 @@ PeerGroups kept_groups(const std::vector<std::vector<std::uint32_t>>& stages,
 /// known. A peer whose speed is unknown or not finite gets the median of the known speeds.
 std::optional<SplitSite> site_of(const std::vector<StageCarrier>& carriers,
                                  const LinkBetween& link) {
-  const auto is_known = [](double speed) { return speed > 0 && std::isfinite(speed); };
-  std::vector<double> known;
-  for (const StageCarrier& carrier : carriers) {
-    if (is_known(carrier.speed)) known.push_back(carrier.speed);
-  }
-  if (known.empty()) return std::nullopt;
-  std::ranges::sort(known);
+  std::vector<double> stated;
+  for (const StageCarrier& carrier : carriers) stated.push_back(carrier.speed);
+  const bool is_any_known =
+      std::ranges::any_of(stated, [](double speed) { return speed > 0 && std::isfinite(speed); });
+  if (!is_any_known) return std::nullopt;
   SplitSite site;
-  for (const StageCarrier& carrier : carriers) {
-    const double speed = is_known(carrier.speed) ? carrier.speed : known[known.size() / 2];
+  for (const double speed : known_speeds(stated)) {
     site.peers.push_back({.name = {}, .operations_per_s = speed});
+  }
+  for (const StageCarrier& carrier : carriers) {
     auto& links = site.links.emplace_back();
     for (const StageCarrier& other : carriers) {
       const bool is_free = !link || other.peer == carrier.peer;

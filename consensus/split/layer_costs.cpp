@@ -87,12 +87,6 @@ double held_part(const SplitLayer& layer, const SplitShare& share, double whole,
   return whole;
 }
 
-double sliced_weights(const SplitLayer& layer) {
-  double weights = 0;
-  for (const SplitUnit& unit : layer.units) weights += unit.weights;
-  return weights;
-}
-
 /// The cost of the slowest block in a pass: its computing and its internal exchanges.
 SplitCost slices_pass_cost(const SplitLayer& layer, const SplitState& state,
                            const SplitGroup& group, const SplitBatch& batch, GatherRounds rounds) {
@@ -176,6 +170,12 @@ std::string_view to_string(SplitKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+double SplitLayer::sliced_weights() const {
+  double sum = 0;
+  for (const SplitUnit& unit : units) sum += unit.weights;
+  return sum;
+}
+
 SplitCost& SplitCost::operator+=(const SplitCost& other) {
   compute_s += other.compute_s;
   activations_s += other.activations_s;
@@ -238,7 +238,8 @@ std::vector<SplitShare> shares_of(const SplitLayer& layer, const SplitState& sta
     blocks.push_back(std::accumulate(begin + static_cast<std::ptrdiff_t>(at),
                                      begin + static_cast<std::ptrdiff_t>(at + state.ways), 0.0));
   }
-  const std::vector<std::size_t> samples = largest_remainders(batch.of_pass(), blocks);
+  std::vector<std::size_t> samples;
+  if (!by_slices) samples = largest_remainders(batch.of_pass(), blocks);
   const auto count = static_cast<std::uint32_t>(batch.micro_batches);
   std::vector<std::uint32_t> turns(blocks.size(), count);
   if (by_slices) turns = batch_shares(blocks, count, count);
@@ -304,7 +305,7 @@ SplitCost layer_cost(const SplitLayer& layer, const SplitState& state, const Spl
       break;
     }
     case SplitKind::slices: {
-      const double sliced = state.ways > 1 ? sliced_weights(layer) : 0;
+      const double sliced = state.ways > 1 ? layer.sliced_weights() : 0;
       if (layer.weights > sliced) {
         sums += times(gather(layer.weights - sliced, group.size(), link, rounds), 2);
       }

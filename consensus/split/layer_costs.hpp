@@ -51,6 +51,8 @@ struct SplitUnit {
   /// True if this unit continues the strips of the unit before it, provided that both are in one
   /// stage. If false, members have the whole inputs.
   bool takes_strips = false;
+
+  friend bool operator==(const SplitUnit&, const SplitUnit&) = default;
 };
 
 /// The properties of a layer that determine its costs. All parts of a layer are shared in the same
@@ -83,6 +85,10 @@ struct SplitLayer {
   bool begins_shared = false;  ///< True if the layer's first parameters are in a unit.
   /// Floats that the first member of a block sends to every other member; set by in_stage().
   double handed_out = 0;
+
+  /// Weights that the members of a group divide.
+  double sliced_weights() const;
+  friend bool operator==(const SplitLayer&, const SplitLayer&) = default;
 };
 
 /// Layers [first, last) as `slices` shares them in one stage. Pairs are formed from the first layer

@@ -45,7 +45,8 @@ struct SplitQuestion {
   /// Groups that may share a layer of a plan without stages. If empty, candidate_groups() is used.
   std::vector<SplitGroup> groups;
   /// The peers pinned to stages. A pinned peer takes part in each layer of its stage. Pins rule out
-  /// plans without stages, and plans in which a pinned peer carries another stage or none.
+  /// plans in which a pinned peer carries another stage or none, and, unless the site has a single
+  /// peer, plans without stages.
   std::vector<SplitPin> pins = {};
   bool pins_name_layers = false;
 };

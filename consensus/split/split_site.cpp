@@ -64,10 +64,7 @@ SplitLink worst_link(const SplitSite& site, const std::vector<std::size_t>& peer
   SplitLink worst;
   for (std::size_t i = 0; i < peers.size(); ++i) {
     for (std::size_t j = i + 1; j < peers.size() && j / block == i / block; ++j) {
-      const SplitLink& link = site.links[peers[i]][peers[j]];
-      worst.latency_s = std::max(worst.latency_s, link.latency_s);
-      const bool is_slower = worst.bytes_per_s == 0 || link.bytes_per_s < worst.bytes_per_s;
-      if (link.bytes_per_s > 0 && is_slower) worst.bytes_per_s = link.bytes_per_s;
+      worst.worsen(site.links[peers[i]][peers[j]]);
     }
   }
   return worst;

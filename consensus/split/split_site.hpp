@@ -1,6 +1,7 @@
 // Describes the peers among which a model's layers are shared: speeds, memory and links.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -16,6 +17,13 @@ struct SplitLink {
   /// Seconds until a message of `bytes` bytes has arrived.
   double seconds(double bytes) const {
     return latency_s + (bytes_per_s > 0 ? bytes / bytes_per_s : 0);
+  }
+
+  /// Takes over the other link's latency and bandwidth where they are worse.
+  void worsen(const SplitLink& other) {
+    latency_s = std::max(latency_s, other.latency_s);
+    const bool is_slower = bytes_per_s == 0 || other.bytes_per_s < bytes_per_s;
+    if (other.bytes_per_s > 0 && is_slower) bytes_per_s = other.bytes_per_s;
   }
 };
 

@@ -107,9 +107,9 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
     if (resume != nullptr) out.send(from, Abort{*id, Reason::stale});
     return;
   }
-  if (std::holds_alternative<Ready>(message)) {
-    served_.erase({from, id->stage});
-  } else if (std::holds_alternative<Abort>(message)) {
+  if (std::holds_alternative<Ready>(message) || std::holds_alternative<Abort>(message)) {
+    // Ready is only the peer's word. Without the cancel, a hostile peer could make the lane hold
+    // one state after another.
     out.cancels.push_back({from, *id});
     served_.erase({from, id->stage});
   } else if (resume != nullptr) {
@@ -140,8 +140,13 @@ void StateServer::forget(PeerId peer) {
   std::erase_if(served_, [&](const auto& entry) { return entry.first.first == peer; });
 }
 
-void StateServer::tick(Time now) {
-  std::erase_if(served_, [&](const auto& entry) { return now >= entry.second.until; });
+void StateServer::tick(Time now, Effects& out) {
+  std::erase_if(served_, [&](const auto& entry) {
+    const auto& [key, served] = entry;
+    if (now < served.until) return false;
+    if (served.state) out.cancels.push_back({key.first, served.request.id});
+    return true;
+  });
 }
 
 Time StateServer::deadline() const {

@@ -33,7 +33,8 @@ class StateServer {
   /// A state in the form in which it can be sent.
   struct State {
     ModelVersion version;
-    /// The floats of the state. The server holds them only until their downloads end.
+    /// The floats of the state. The server holds them only until their downloads end, and the end
+    /// of a download also cancels the transfer.
     Payload payload;
   };
 
@@ -54,7 +55,8 @@ class StateServer {
   void forget(PeerId peer);
   /// Drops all downloads and sends no message, because the session is over.
   void clear() { served_.clear(); }
-  void tick(Time now);
+  /// Drops the downloads whose time is over.
+  void tick(Time now, Effects& out);
   Time deadline() const;
 
   /// True if any peer is waiting for a state that has not been provided yet.

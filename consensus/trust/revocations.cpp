@@ -43,14 +43,14 @@ bool has_sound_chain(const Revocation& revocation) {
          revocation.signed_s <= revocation.chain.back().expires_s;
 }
 
-bool Revocations::add(const Revocation& revocation) {
+std::vector<Revocation> Revocations::with(const Revocation& revocation) const {
   std::vector<Revocation> held;
   if (const auto known = held_.find(revocation.key); known != held_.end()) held = known->second;
   const auto same = std::ranges::find(held, revocation.issuer, &Revocation::issuer);
   if (same != held.end()) {
     const bool is_later = std::tie(revocation.signed_s, revocation.signature) >
                           std::tie(same->signed_s, same->signature);
-    if (!is_later) return false;
+    if (!is_later) return held;
     held.erase(same);
   }
   held.push_back(revocation);
@@ -58,9 +58,19 @@ bool Revocations::add(const Revocation& revocation) {
   std::map<PeerKey, std::size_t> of_root;
   std::erase_if(held, [&](const Revocation& one) { return ++of_root[root_of(one)] > 2; });
   if (held.size() > issuers_max) held.resize(issuers_max);
-  const bool is_kept = std::ranges::find(held, revocation) != held.end();
-  held_[revocation.key] = std::move(held);
-  return is_kept;
+  return held;
+}
+
+bool Revocations::has_place_for(const Revocation& revocation) const {
+  const auto known = held_.find(revocation.key);
+  const bool is_held = known != held_.end() &&
+                       std::ranges::find(known->second, revocation) != known->second.end();
+  const std::vector<Revocation> held = with(revocation);
+  return !is_held && std::ranges::find(held, revocation) != held.end();
+}
+
+void Revocations::add(const Revocation& revocation) {
+  held_[revocation.key] = with(revocation);
 }
 
 std::vector<PeerKey> Revocations::drop_expired(std::uint64_t wall_s) {
@@ -127,16 +137,15 @@ const std::vector<Revocation>* Revocations::counting(const PeerKey& key) const {
   return found == counting_.end() ? nullptr : &found->second;
 }
 
+bool Revocations::is_counting(const Revocation& revocation) const {
+  const std::vector<Revocation>* of_key = counting(revocation.key);
+  return of_key != nullptr && std::ranges::find(*of_key, revocation) != of_key->end();
+}
+
 std::size_t Revocations::size() const {
   std::size_t count = 0;
   for (const auto& [key, held] : held_) count += held.size();
   return count;
-}
-
-std::vector<Revocation> Revocations::all() const {
-  std::vector<Revocation> all;
-  for (const auto& [key, held] : held_) all.insert(all.end(), held.begin(), held.end());
-  return all;
 }
 
 }  // namespace gv

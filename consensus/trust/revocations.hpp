@@ -43,9 +43,12 @@ bool has_sound_chain(const Revocation& revocation);
 /// order in which they arrived.
 class Revocations {
  public:
-  /// Adds a checked revocation. Returns false if it is already held, or if better revocations fill
-  /// the places for its key. Call judge() afterwards, before asking which revocations count.
-  bool add(const Revocation& revocation);
+  /// True if add() would keep the revocation: it is not held already, and no better revocations
+  /// fill the places for its key.
+  bool has_place_for(const Revocation& revocation) const;
+  /// Adds a checked revocation for which there is a place. Call judge() afterwards, before asking
+  /// which revocations count.
+  void add(const Revocation& revocation);
 
   /// Drops the revocations of a key, to make room.
   void drop(const PeerKey& key) { held_.erase(key); }
@@ -60,12 +63,16 @@ class Revocations {
   const std::vector<Revocation>* counting(const PeerKey& key) const;
   /// All keys with revocations that count, and those revocations.
   const std::map<PeerKey, std::vector<Revocation>>& counting() const { return counting_; }
+  /// True if this revocation is held and counts.
+  bool is_counting(const Revocation& revocation) const;
   /// All held revocations by key, whether they count or not.
   const std::map<PeerKey, std::vector<Revocation>>& held() const { return held_; }
-  std::vector<Revocation> all() const;
   std::size_t size() const;
 
  private:
+  /// The revocations of its key that are held once this one has been offered.
+  std::vector<Revocation> with(const Revocation& revocation) const;
+
   std::map<PeerKey, std::vector<Revocation>> held_;
   std::map<PeerKey, std::vector<Revocation>> counting_;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -19,8 +20,8 @@ constexpr std::size_t told_at_once = 8;
 /// before.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer sends everything again, to any peer, so that short messages cannot cause
-/// many long ones.
+/// Pause before a peer sends everything to the same peer again, for each message that this took
+/// last time, so that short messages cannot cause many long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
 /// The key that differs from `key` only in the highest bit of the last byte. Both correspond to the
@@ -166,12 +167,9 @@ Trust::Outcome Trust::take(Time now, const Certificate& certificate, Source sour
     if (entry.rested_at > now + (replacements - 1) * replacing_every) return Outcome::unchanged;
     entry.rested_at = std::max(entry.rested_at, now) + replacing_every;
   }
+  if (found == entries_.end() && entries_.size() >= certified_max) return Outcome::unchanged;
   if (!is_signed_by(certificate.issuer, signed_bytes(certificate), certificate.signature)) {
     return Outcome::forged;
-  }
-  if (found == entries_.end()) {
-    if (entries_.size() >= certified_max) make_room(now_s);
-    if (entries_.size() >= certified_max) return Outcome::unchanged;
   }
   entries_[certificate.key] = std::move(entry);
   return Outcome::taken;
@@ -228,17 +226,31 @@ bool Trust::is_proved(const Revocation& revocation) const {
          is_signed_by(revocation.issuer, signed_bytes(revocation), revocation.signature);
 }
 
-/// True if there is room for a revocation of this key. A known key's revocation may replace an
-/// unknown key's, so that junk keys cannot keep it out.
-bool Trust::has_room_for(const PeerKey& key) {
+/// True if there is a place for a revocation of this key. A full table keeps the smallest of the
+/// keys that have no certificate, so that all peers keep the same ones, whatever came first.
+bool Trust::has_room_for(const PeerKey& key) const {
   const auto& held = revocations_.held();
-  if (held.contains(key) || held.size() < revoked_max) return true;
-  if (!entries_.contains(key)) return false;
-  const auto junk =
-      std::ranges::find_if(held, [&](const auto& item) { return !entries_.contains(item.first); });
-  if (junk == held.end()) return false;
-  revocations_.drop(PeerKey(junk->first));
-  return true;
+  if (held.size() < revoked_max || held.contains(key) || entries_.contains(key)) return true;
+  const auto largest = std::find_if(held.rbegin(), held.rend(), [&](const auto& item) {
+    return !entries_.contains(item.first);
+  });
+  return largest != held.rend() && key < largest->first;
+}
+
+/// If the table is full, drops revocations of keys that have no certificate: first all that do not
+/// count, then those of the largest keys.
+void Trust::drop_strangers() {
+  const auto& held = revocations_.held();
+  if (held.size() < revoked_max) return;
+  std::vector<PeerKey> idle, counting;
+  for (const auto& [key, of_key] : held) {
+    if (!entries_.contains(key)) (is_revoked(key) ? counting : idle).push_back(key);
+  }
+  for (const PeerKey& key : idle) revocations_.drop(key);
+  for (; held.size() > revoked_max && !counting.empty(); counting.pop_back()) {
+    revocations_.drop(counting.back());
+  }
+  revocations_.judge();
 }
 
 Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
@@ -263,14 +275,19 @@ Trust::Outcome Trust::take(Time now, const Revocation& revocation) {
       if (*rested_at > now + (replacements - 1) * replacing_every) return Outcome::unchanged;
     }
   }
+  // Signatures cost most, so they are checked last.
+  if (!has_room_for(revocation.key) || !revocations_.has_place_for(revocation)) {
+    return Outcome::unchanged;
+  }
   if (!is_proved(revocation)) return Outcome::forged;
   if (rested_at != nullptr) *rested_at = std::max(*rested_at, now) + replacing_every;
-  if (!has_room_for(revocation.key)) return Outcome::unchanged;
-  return revocations_.add(revocation) ? Outcome::taken : Outcome::unchanged;
+  revocations_.add(revocation);
+  return Outcome::taken;
 }
 
 void Trust::judge(Time now) {
   revocations_.judge();
+  drop_strangers();
   std::erase_if(revoked_since_, [&](const auto& item) { return !is_revoked(item.first); });
   for (const auto& [key, counting] : revocations_.counting()) {
     if (revoked_since_.try_emplace(key, now).second) newly_revoked_.push_back(key);
@@ -281,6 +298,10 @@ bool Trust::take_all(Time now, const Certificates& message, Source source) {
   // A peer that was stopped for a long time may learn that it has lost its place before it learns
   // of a new one.
   if (accepted(options_.self) != nullptr) belonged_ = now;
+  const bool needs_room = std::ranges::any_of(message.certificates, [&](const Certificate& one) {
+    return one.expires_s > wall(now) && !entries_.contains(one.key);
+  });
+  if (needs_room && entries_.size() >= certified_max) make_room(wall(now));
   bool took = false, is_forged = false;
   bool is_new = true;
   for (std::size_t pass = 0; is_new && !is_forged && pass < chain_max; ++pass) {
@@ -303,7 +324,10 @@ bool Trust::take_all(Time now, const Certificates& message, Source source) {
     fresh_.revocations.push_back(revocation);
     took = true;
   }
-  if (!fresh_.revocations.empty()) judge(now);
+  if (!fresh_.revocations.empty()) {
+    judge(now);
+    std::erase_if(fresh_.revocations, [this](const auto& one) { return !is_of_use(one); });
+  }
   // The items that precede a forged one have been stored, so they count.
   if (took) {
     ++changes_;
@@ -350,6 +374,21 @@ std::vector<Certificate> Trust::certificates() const {
   for (const auto& [key, entry] : entries_) {
     if (entry.right && counts(*entry.right)) all.push_back(*entry.right);
     if (entry.newest != entry.right && counts(*entry.newest)) all.push_back(*entry.newest);
+  }
+  return all;
+}
+
+/// False if passing the revocation on would change nothing: its key has no certificate, and it
+/// does not count. It is kept, because it counts if the one that contests it falls.
+bool Trust::is_of_use(const Revocation& revocation) const {
+  return entries_.contains(revocation.key) || revocations_.is_counting(revocation);
+}
+
+std::vector<Revocation> Trust::revocations() const {
+  std::vector<Revocation> all;
+  for (const auto& [key, held] : revocations_.held()) {
+    std::ranges::copy_if(held, std::back_inserter(all),
+                         [this](const Revocation& one) { return is_of_use(one); });
   }
   return all;
 }
@@ -425,12 +464,15 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
   const auto last = sent_all_.find(to);
   if (last != sent_all_.end()) {
     const bool holds_the_same = last->second.ours == held_ && last->second.theirs == theirs;
-    if (now - last->second.at < (holds_the_same ? send_again_after : send_all_after)) return;
+    const Duration pause = last->second.messages * send_all_after;
+    if (now - last->second.at < (holds_the_same ? std::max(pause, send_again_after) : pause)) {
+      return;
+    }
   }
-  sent_all_[to] = {.ours = held_, .theirs = theirs, .at = now};
-  const Certificates all{
-      .held = held_, .certificates = certificates(), .revocations = revocations()};
-  for (const Certificates& part : in_parts(all)) out.send(to, part);
+  const std::vector<Certificates> parts = in_parts(
+      {.held = held_, .certificates = certificates(), .revocations = revocations()});
+  for (const Certificates& part : parts) out.send(to, part);
+  sent_all_[to] = {.ours = held_, .theirs = theirs, .at = now, .messages = parts.size()};
 }
 
 /// Forgets expired revocations, and expired certificates on which nothing else depends.

@@ -123,7 +123,8 @@ class Trust {
 
   /// All held certificates, sorted by key.
   std::vector<Certificate> certificates() const;
-  std::vector<Revocation> revocations() const { return revocations_.all(); }
+  /// All held revocations that other peers may need, sorted by key.
+  std::vector<Revocation> revocations() const;
 
   const Options& options() const { return options_; }
   /// Wall-clock time in seconds since 1970.
@@ -176,7 +177,9 @@ class Trust {
   bool is_timely(const Certificate& certificate) const;
   bool are_timely(const std::vector<Certificate>& chain) const;
   bool is_proved(const Revocation& revocation) const;
-  bool has_room_for(const PeerKey& key);
+  bool has_room_for(const PeerKey& key) const;
+  void drop_strangers();
+  bool is_of_use(const Revocation& revocation) const;
   /// Updates everything that depends on the revocations after they have changed.
   void judge(Time now);
   bool is_needed(const PeerKey& key) const;
@@ -230,6 +233,7 @@ class Trust {
   struct SentAll {
     Digest ours{}, theirs{};
     Time at{};
+    std::size_t messages = 0;
   };
   std::map<PeerId, SentAll> sent_all_;
 };

@@ -215,15 +215,17 @@ void Trust::renew(Time now, const View& live) {
 /// a later date, which would then count. Chance decides which of several peers signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
+  const auto known = entries_.find(key);
+  // Without a certificate the key has no place to lose. It may even be made up.
+  if (known == entries_.end()) return false;
   const std::uint64_t last_s =
       std::ranges::max_element(counting, {}, &Revocation::signed_s)->signed_s;
   const auto has_signed = [&](const PeerKey& issuer) {
     return std::ranges::find(counting, issuer, &Revocation::issuer) != counting.end();
   };
-  const auto known = entries_.find(key);
-  const std::uint64_t expires_s = known != entries_.end() ? known->second.newest->expires_s : 0;
+  const std::uint64_t expires_s = known->second.newest->expires_s;
   const bool is_outlived = last_s < wall(now) && expires_s >= last_s + revocation_lifetime_s;
-  const bool is_ending = wall(now) >= last_s + certificate_lifetime_s && expires_s > 0 &&
+  const bool is_ending = wall(now) >= last_s + certificate_lifetime_s &&
                          last_s < expires_s + dated_after_expiry_s;
   const bool lacks_issuers = counting.size() < issuers_wanted && !has_signed(options_.swarm) &&
                              !has_signed(signing_key()) && live.size() > 1 &&

@@ -12,15 +12,14 @@ namespace gv {
 namespace {
 
 bool has_batch_norm(const LayerSpec& layer) {
-  return layer.kind == LayerKind::batch_norm || std::ranges::any_of(layer.layers, has_batch_norm) ||
-         std::ranges::any_of(layer.shortcut, has_batch_norm);
+  return any_layer(layer,
+                   [](const LayerSpec& inner) { return inner.kind == LayerKind::batch_norm; });
 }
 
-bool has_statistics(const LayerSpec& layer, Statistics statistics) {
-  const auto has_them = [&](const LayerSpec& inner) { return has_statistics(inner, statistics); };
-  const bool is_one = layer.kind == LayerKind::batch_norm && layer.statistics == statistics;
-  return is_one || std::ranges::any_of(layer.layers, has_them) ||
-         std::ranges::any_of(layer.shortcut, has_them);
+bool has_local_statistics(const LayerSpec& layer) {
+  return any_layer(layer, [](const LayerSpec& inner) {
+    return inner.kind == LayerKind::batch_norm && inner.statistics == Statistics::local;
+  });
 }
 
 /// True if the peers' models differ and the mode mixes only some of them at a time.
@@ -37,8 +36,7 @@ Problems batch_norm_problems(const Config& config, const std::vector<LayerSpec>&
   if (found == layers.end()) return {};
   const std::string place = "model.layers[" + std::to_string(found - layers.begin()) + "]";
   Problems problems = buffer_problems(config);
-  const bool is_local = std::ranges::any_of(
-      layers, [](const LayerSpec& layer) { return has_statistics(layer, Statistics::local); });
+  const bool is_local = std::ranges::any_of(layers, has_local_statistics);
   if (mixes_models(config) && is_local) {
     problems.push_back({place,
                         "each peer's batch_norm has the statistics of its own batches, and a mixed "

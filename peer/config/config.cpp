@@ -180,8 +180,9 @@ class Reader : private ConfigReading {
       return read_sections(members, meant);
     }
     const std::vector<std::string> names = sections_below(above);
+    if (names.empty()) return report_unknown_key(key, above, line);
     const auto nearest = nearest_name(key, names);
-    if (!nearest) return report_unknown_key(key, above, line);
+    if (!nearest) return report(line, given, "unknown section", near_remedy(key, names));
     const std::string meant = joined(above, *nearest);
     report(line, "[" + joined(above, key) + "]", "unknown section",
            "the nearest valid one is [" + meant + "]");
@@ -199,9 +200,10 @@ class Reader : private ConfigReading {
                         "it belongs below [" + std::string(setting.section) + "]");
         }
       }
-      return report(
-          line, path, "unknown key outside any section",
-          "the nearest section is [" + nearest_name(key, sections_below("")).value_or("run") + "]");
+      const auto nearest = nearest_name(key, sections_below(""));
+      return report(line, path, "unknown key outside any section",
+                    nearest ? "the nearest section is [" + *nearest + "]"
+                            : std::string("remove it: no section has such a key"));
     }
     if (const auto now = renamed(path)) return report(line, path, "was renamed", "write " + *now);
     const std::vector<std::string> keys = keys_of(section);
@@ -217,9 +219,10 @@ class Reader : private ConfigReading {
       report(line, path, "wrong unit in the key's name", "write " + nearest + " and convert");
     } else if (!elsewhere.empty()) {
       report(line, path, "unknown key",
-             "it belongs below " + elsewhere + "; the nearest here is " + nearest);
+             "it belongs below " + elsewhere +
+                 (nearest.empty() ? "" : "; the nearest here is " + nearest));
     } else {
-      report(line, path, "unknown key", "the nearest valid one is " + nearest);
+      report(line, path, "unknown key", near_remedy(key, keys));
     }
   }
 
@@ -276,8 +279,7 @@ class Reader : private ConfigReading {
       const auto named = std::find(names.begin(), names.end(), key);
       if (named == names.end()) {
         if (has_enough_problems()) break;
-        report(value.line, path + "." + key, "unknown key",
-               "the nearest valid one is " + nearest_name(key, names).value_or("kind"));
+        report(value.line, path + "." + key, "unknown key", near_remedy(key, names));
         continue;
       }
       const auto& setting = layer_settings()[static_cast<std::size_t>(named - names.begin())];

@@ -108,9 +108,13 @@ void check_text(ConfigReading& reading) {
   const ModelConfig& model = config.model;
   const bool is_text = config.data.kind == DataKind::text;
   const PartitionKind dealt = config.data.partition.kind;
-  if (is_text && reading.is_sound("data.partition") &&
+  // Both are 0 for other kinds of data.
+  const bool has_targets = config.data.csv_targets + config.data.generated.targets > 0;
+  if ((is_text || has_targets) && reading.is_sound("data.partition") &&
       (dealt == PartitionKind::dirichlet || dealt == PartitionKind::by_label)) {
-    reading.report("data.partition", "a text has no labels to deal out by",
+    reading.report("data.partition",
+                   std::string(is_text ? "a text has" : "data with targets have") +
+                       " no labels to deal out by",
                    "write partition = \"iid\" or \"shared\"");
   }
   if (is_text && reading.is_sound("data.partition") && dealt == PartitionKind::clusters) {

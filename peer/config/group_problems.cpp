@@ -59,11 +59,6 @@ bool is_beside_others(const LayerSpec& layer, bool is_beside) {
          std::ranges::any_of(layer.shortcut, inside(true));
 }
 
-bool says_how_inside(const LayerSpec& layer) {
-  return says_how(layer) || std::ranges::any_of(layer.layers, says_how_inside) ||
-         std::ranges::any_of(layer.shortcut, says_how_inside);
-}
-
 }  // namespace
 
 Problems split_problems(const Config& config) {
@@ -72,7 +67,7 @@ Problems split_problems(const Config& config) {
   for (std::size_t i = 0; i < config.model.layers.size(); ++i) {
     const LayerSpec& layer = config.model.layers[i];
     const std::string place = fmt::format("model.layers[{}]", i);
-    if (!has_groups && says_how_inside(layer)) {
+    if (!has_groups && any_layer(layer, says_how)) {
       found.push_back({place, "split says how a group shares the layer, and there are no groups",
                        "write mode = \"pipeline\" and group = 2 or more, or remove split"});
     } else if (is_beside_others(layer, false)) {

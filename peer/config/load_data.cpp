@@ -21,10 +21,14 @@ std::vector<std::string> in_folder(const DataConfig& data, const std::vector<std
   return paths;
 }
 
-/// Changes inputs to (value - mean) / deviation. Bytes are first scaled to 0...1.
+/// Changes inputs to (value - mean) / deviation. Bytes are first scaled to 0...1. The readers of
+/// CSV files have done this already.
 void normalise(DataSet& data, const DataConfig& config) {
+  if (config.kind == DataKind::csv) return;
   data.normalise(static_cast<float>(config.mean), static_cast<float>(1 / config.deviation));
 }
+
+InputScale scale_of(const DataConfig& data) { return {data.mean, data.deviation}; }
 
 LoadedDataSet load_text(const DataConfig& data, bool test) {
   if (data.test_files.empty()) {
@@ -79,7 +83,7 @@ LoadedDataSet read_data(const Config& config, bool test, const Choose& choose) {
       loaded = read_cifar10(files);
       break;
     case DataKind::csv:
-      loaded = read_csv(files.at(0), data.csv_targets);
+      loaded = read_csv(files.at(0), data.csv_targets, scale_of(data));
       break;
     case DataKind::text:
       return load_text(data, test);
@@ -111,7 +115,7 @@ LoadedDataSet open_data(const DataConfig& data) {
       loaded = open_cifar10(files);
       break;
     case DataKind::csv:
-      loaded = open_csv(files.at(0), data.csv_targets);
+      loaded = open_csv(files.at(0), data.csv_targets, data_block_bytes, scale_of(data));
       break;
     case DataKind::text:
       return open_text(files, data.context);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "peer/config/batch_norm_problems.hpp"
+#include "peer/config/cluster_problems.hpp"
+#include "peer/config/config_settings.hpp"
 #include "train/layers/plan.hpp"
 #include "train/model.hpp"
 
@@ -29,19 +31,29 @@ std::size_t outputs_in_all(const ModelSpec& model, const DataSet& data) {
   return problems.empty() ? plan.outputs : 0;
 }
 
-/// Returns the key that sets the size of a model known by name, whose layers are not in the config.
-std::string key_of_model(ModelKind kind) {
-  return kind == ModelKind::mlp           ? "model.hidden"
-         : kind == ModelKind::transformer ? "model.width"
-                                          : "model.kind";
+/// Returns the key to which problems of the layers of a model known by name are due.
+std::string key_of_model(const ModelConfig& config, ModelSpec model, const DataSet& data) {
+  for (LayerSpec& layer : model.layers) layer.convolution = ConvolutionMethod::automatic;
+  const bool is_size = !problems(model, data.shape, data.predictions).empty();
+  return !is_size                                ? "model.convolution"
+         : config.kind == ModelKind::mlp         ? "model.hidden"
+         : config.kind == ModelKind::transformer ? "model.width"
+                                                 : "model.kind";
+}
+
+/// Says how many outputs the last layer has, if it is of a kind that sets their number.
+std::string outputs_as_text(const LayerSpec& last, std::size_t outputs) {
+  return outputs > 0 ? fmt::format("the last layer has {} outputs", outputs)
+                     : fmt::format("the last layer is {}, which sets no number of outputs",
+                                   layer_name(last));
 }
 
 std::string number_of_times(std::size_t count) {
   return count == 1 ? "once" : fmt::format("{} times", count);
 }
 
-/// Checks a loss that compares outputs with inputs, and the layers that need such a loss.
-Problems problems_of_reconstruction(const Config& config, const ModelSpec& model) {
+/// Checks a loss that compares outputs with inputs.
+Problems problems_of_reconstruction(const Config& config) {
   Problems found;
   const bool reconstructs = config.model.loss == LossKind::reconstruction;
   if (reconstructs && config.data.kind == DataKind::text) {
@@ -51,41 +63,6 @@ Problems problems_of_reconstruction(const Config& config, const ModelSpec& model
   if (reconstructs && config.run.mode == ModeKind::pipeline) {
     found.push_back({"model.loss", "the last stage of a pipeline does not have the inputs",
                      "use another mode than \"pipeline\""});
-  }
-  if (!std::ranges::any_of(
-          model.layers, [](const LayerSpec& layer) { return layer.kind == LayerKind::clusters; })) {
-    return found;
-  }
-  if (!reconstructs) {
-    found.push_back({"model.loss", "clusters answer with a centre, which is to be near the input",
-                     "use loss = \"reconstruction\""});
-  }
-  if (config.train.optimizer.kind != OptimizerKind::sgd) {
-    found.push_back({"train.optimizer", "sums and counts of clusters have to move alike",
-                     "use optimizer = \"sgd\""});
-  }
-  const ScheduleSpec& schedule = config.train.schedule;
-  if (schedule.learning_rate > 1) {
-    found.push_back({"train.learning_rate", "counts of clusters would become negative above 1",
-                     "use 1 for Lloyd's k-means, or less to keep what earlier batches showed"});
-  }
-  if (schedule.reference_batch > 0) {
-    found.push_back({"train.reference_batch",
-                     "it raises the rate with the batch, and counts of clusters would become "
-                     "negative above 1",
-                     "leave it out: a mean of more samples needs no larger rate"});
-  }
-  const bool weighs = config.run.mode == ModeKind::gossip && has_swarm_budget(config) &&
-                      config.gossip.weighs_by_data &&
-                      config.data.partition.kind != PartitionKind::leased;
-  if (weighs && schedule.learning_rate <= 1 &&
-      schedule.learning_rate * config.gossip.weigh_max > 1) {
-    found.push_back({"gossip.weigh",
-                     fmt::format("updates of slow peers are up to {:g} times longer, and counts of "
-                                 "clusters would become negative above 1",
-                                 config.gossip.weigh_max),
-                     "write weigh = \"none\" below [gossip], or a weigh_max of at most 1 / "
-                     "learning_rate"});
   }
   return found;
 }
@@ -102,9 +79,10 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   const bool layers_fit = found.empty();
   const bool by_list = config.model.kind == ModelKind::layers;
   for (Problem& problem : found) {
-    problem.place = by_list ? "model." + problem.place : key_of_model(config.model.kind);
+    problem.place = by_list ? "model." + problem.place : key_of_model(config.model, model, data);
   }
-  std::ranges::move(problems_of_reconstruction(config, model), std::back_inserter(found));
+  std::ranges::move(problems_of_reconstruction(config), std::back_inserter(found));
+  std::ranges::move(cluster_problems(config, model.layers), std::back_inserter(found));
   std::ranges::move(batch_norm_problems(config, model.layers), std::back_inserter(found));
   const bool reconstructs = config.model.loss == LossKind::reconstruction;
   const bool classification = data.classes > 0;
@@ -128,10 +106,11 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
   // a regression needs a target.
   const bool fits = classification && !reconstructs ? last >= needed : last == needed;
   const std::size_t all = outputs_in_all(model, data);
-  if (by_list && !fits) {
-    found.push_back({"model.layers",
-                     fmt::format("the last layer has {} outputs, the data needs {}", last, needed),
-                     fmt::format("end with a dense layer of units = {}", needed)});
+  if (by_list && !fits && !model.layers.empty()) {
+    found.push_back(
+        {"model.layers",
+         fmt::format("{}, the data needs {}", outputs_as_text(model.layers.back(), last), needed),
+         fmt::format("end with a dense layer of units = {}", needed)});
   } else if (all > last * data.predictions) {
     found.push_back(
         {"model.layers",

@@ -36,14 +36,17 @@ std::uint64_t chunk_steps(const Config& config) {
 
 /// Returns the number of samples that all peers together train on between two measurements of the
 /// target (sittings). It is large enough for each peer to measure its model and make at least one
-/// step. The peers of a pipeline measure their model together.
-std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer) {
+/// step, but at most an eighth of the budget, so that a short run reaches its target too. The peers
+/// of a pipeline measure their model together.
+std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer,
+                                 std::uint64_t budget) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
   const bool is_pipeline = config.run.mode == ModeKind::pipeline;
   const std::size_t step = (is_pipeline ? config.pipeline.micro_batches : 1) * config.train.batch;
   const std::uint64_t least =
       (is_pipeline ? 1 : config.run.peers) * std::max<std::uint64_t>(step, peer.test_data);
-  return std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15)));
+  const std::uint64_t most = budget > 0 ? std::max<std::uint64_t>(1, budget / 8) : samples_max;
+  return std::min(most, std::max(least, static_cast<std::uint64_t>(std::min(passes, 1e15))));
 }
 
 /// Returns the number of samples that all peers train on together. Peers of a pipeline make the
@@ -66,7 +69,8 @@ double weigh_max(const Config& config) {
 
 SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
-  return {.budget = common_budget(config, peer),
+  const std::uint64_t budget = common_budget(config, peer);
+  return {.budget = budget,
           .batch = config.train.batch,
           .growth = batch_growth(config),
           .data = peer.data,
@@ -75,7 +79,7 @@ SwarmWorkOptions work_options(const Config& config, const PeerFacts& peer) {
           .weigh_max = weigh_max(config),
           .wall = config.run.wall,
           .target = {.value = config.run.target,
-                     .every = samples_of_sitting(config, peer),
+                     .every = samples_of_sitting(config, peer, budget),
                      .seed = config.run.seed},
           .chunk_steps = is_leased ? chunk_steps(config) : 0,
           .resumed = peer.swarm};

@@ -106,8 +106,7 @@ class PeersReading {
     }
     for (const auto& [key, value] : table) {
       if (std::ranges::find(names, key) != names.end()) continue;
-      report(value.line, path + "." + key, "unknown key",
-             "the nearest valid one is " + nearest_name(key, names).value_or(""));
+      report(value.line, path + "." + key, "unknown key", near_remedy(key, names));
     }
     if (parsed_.problems.size() > before) return std::nullopt;
     return row;

@@ -1,6 +1,7 @@
 // Reads the stages that a peer carried when it stopped.
 #include "peer/config/resumed_stages.hpp"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,17 +12,6 @@
 #include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
-namespace {
-
-/// Returns the slices of a stage that a checkpoint with these notes contains.
-Range held_by(const StageLearner& learner, std::size_t stage,
-              const std::map<std::string, std::string>& notes) {
-  const Range all{0, learner.slices(stage)};
-  const Range held = slices_of(notes).value_or(all);
-  return held.end <= all.end ? held : all;
-}
-
-}  // namespace
 
 StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
                              const std::filesystem::path& checkpoints) {
@@ -35,7 +25,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
     const std::filesystem::path folder = stage_folder(checkpoints, stage);
     if (!std::filesystem::exists(folder)) continue;
     LoadedCheckpoints loaded = load_checkpoints(folder, [&](const auto& notes) {
-      learner.take_up(stage, held_by(learner, stage, notes));
+      learner.take_up(stage, held_slices(learner, stage, notes));
       return learner.held_layout(stage);
     });
     for (const auto& [file, why] : loaded.refused) {
@@ -45,7 +35,7 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
     for (Checkpoint& checkpoint : loaded.checkpoints) {
       const auto version = version_of(checkpoint.metadata);
       if (!version) continue;
-      learner.take_up(stage, held_by(learner, stage, checkpoint.metadata));
+      learner.take_up(stage, held_slices(learner, stage, checkpoint.metadata));
       const std::string problem =
           learner.restore(stage, checkpoint.parameters, checkpoint.optimizer);
       if (!problem.empty()) {
@@ -64,8 +54,10 @@ StartingPoint resumed_stages(std::unique_ptr<StageReplica> replica,
   std::size_t stages = 0;
   for (auto& [stage, own] : found) {
     if (own.first == *newest) {
-      learner.take_up(stage, held_by(learner, stage, own.second.metadata));
-      learner.restore(stage, own.second.parameters, own.second.optimizer);
+      replica->restore({.stage = stage,
+                        .parameters = own.second.parameters,
+                        .optimizer = std::move(own.second.optimizer),
+                        .notes = std::move(own.second.metadata)});
       ++stages;
     } else {
       learner.release(stage);

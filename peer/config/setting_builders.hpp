@@ -149,8 +149,9 @@ inline BadValue unknown_name(const std::string& path, const std::string& text,
   if (const auto gone = removed(path + " = " + text)) {
     return {shown(text) + " " + std::string(gone->reason), std::string(gone->remedy)};
   }
-  return {"unknown value " + shown(text),
-          "the nearest is \"" + nearest_name(text, names).value_or("") + "\", of " + listed};
+  const auto nearest = nearest_name(text, names);
+  const std::string near = nearest ? "the nearest is \"" + *nearest + "\", of " : "write one of ";
+  return {"unknown value " + shown(text), near + listed};
 }
 
 inline std::optional<BadValue> out_of_range(const std::string& given, const Bounds& range) {
@@ -177,6 +178,11 @@ template <std::integral Integer>
 std::optional<BadValue> read(const TomlValue& value, Bounds range, Integer& field) {
   range.max = std::min(range.max, whole_max);
   const auto* whole = std::get_if<std::int64_t>(&value.data);
+  if (const auto* real = std::get_if<double>(&value.data);
+      real != nullptr && *real != std::floor(*real)) {
+    return BadValue{shown(*real) + " is not a whole number",
+                    "write a whole number, " + range.text()};
+  }
   if (whole == nullptr) return wrong_type(value, "a whole number, " + range.text());
   if (!range.contains(static_cast<double>(*whole))) return out_of_range(shown(*whole), range);
   field = static_cast<Integer>(*whole);

@@ -10,8 +10,13 @@
 namespace gv {
 
 Problem too_few_samples(const Config& config, std::size_t samples) {
+  // Leased data are not dealt out, but every peer needs a sample to train on at the same time.
+  const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   return {"run.peers",
-          fmt::format("{} samples cannot be dealt out to {} peers", samples, config.run.peers),
+          is_leased ? fmt::format("{} samples are too few for {} peers to train on one each",
+                                  samples, config.run.peers)
+                    : fmt::format("{} samples cannot be dealt out to {} peers", samples,
+                                  config.run.peers),
           "use fewer peers or more data"};
 }
 

@@ -2,11 +2,13 @@
 #include "peer/config/switched_mixing.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/buffer_problems.hpp"
+#include "peer/config/cluster_problems.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mode.hpp"
 
@@ -66,6 +68,8 @@ SwitchedMixing switched_mixing(const Config& running, std::string_view settings,
     switched.problems = problems_of_defences(running, after);
     if (switched.problems.empty()) {
       switched.problems = batch_norm_problems(after, after.model.layers);
+      std::ranges::move(cluster_problems(after, after.model.layers),
+                        std::back_inserter(switched.problems));
     }
     if (switched.problems.empty() && has_buffers) switched.problems = buffer_problems(after);
   }

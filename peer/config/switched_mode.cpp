@@ -2,6 +2,7 @@
 #include "peer/config/switched_mode.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "peer/config/algorithms.hpp"
 #include "peer/config/batch_norm_problems.hpp"
 #include "peer/config/buffer_problems.hpp"
+#include "peer/config/cluster_problems.hpp"
 #include "peer/config/config_settings.hpp"
 #include "peer/config/switched_mixing.hpp"
 
@@ -122,6 +124,8 @@ SwitchedConfig switched_config(const Config& running, std::string_view settings,
   if (switched.problems.empty()) {
     const ModelSpec model = model_spec(switched.config.model, 1);
     switched.problems = batch_norm_problems(switched.config, model.layers);
+    std::ranges::move(cluster_problems(switched.config, model.layers),
+                      std::back_inserter(switched.problems));
   }
   if (switched.problems.empty() && has_buffers) {
     switched.problems = buffer_problems(switched.config);

@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <system_error>
 
 #include "peer/config/load_data.hpp"
 #include "peer/config/model_problems.hpp"
@@ -347,15 +348,62 @@ std::vector<Task> load_tasks(const Config& config) {
   return tasks;
 }
 
-TestSet load_test_set(const Config& config) {
+TestSet load_test_set(const Config& config, std::size_t classes) {
   TestSet test;
   LoadedDataSet loaded = load_data(config, true);
   test.problems = std::move(loaded.problems);
   if (!test.problems.empty()) return test;
-  test.model = model_spec(config.model, outputs_of(config.model, *loaded.data));
+  const std::size_t of_test = loaded.data->classes;
+  const bool are_known = classes > 0 && of_test > 0 && takes_labels(config.model.loss);
+  if (are_known && of_test > classes) {
+    test.problems.push_back({"data.test_files",
+                             fmt::format("the test data have labels up to {}, and the model has {} "
+                                         "classes, beginning with 0",
+                                         of_test - 1, classes),
+                             "name test data with labels that the training data have, too"});
+    return test;
+  }
+  test.model =
+      model_spec(config.model, are_known ? classes : outputs_of(config.model, *loaded.data));
   test.problems = problems_of(config, test.model, *loaded.data);
   test.data = std::move(loaded.data);
   return test;
+}
+
+namespace {
+
+/// True if the largest label in the training data decides how many outputs the model has. A text
+/// has 256 classes, whatever bytes are in it.
+bool follows_labels(const ModelConfig& model) {
+  return model.kind != ModelKind::layers && model.kind != ModelKind::transformer &&
+         takes_labels(model.loss);
+}
+
+}  // namespace
+
+std::size_t classes_in(const Config& config, const std::vector<Tensor>& tensors) {
+  if (!follows_labels(config.model)) return 0;
+  // In these models, each dense layer and each convolution has two tensors, and the last tensor has
+  // the biases of the last layer.
+  const std::vector<LayerSpec> layers = model_spec(config.model, 1).layers;
+  const auto count = [&](LayerKind kind) {
+    return static_cast<std::size_t>(std::ranges::count(layers, kind, &LayerSpec::kind));
+  };
+  const std::string name = fmt::format("dense{}.bias", count(LayerKind::dense));
+  auto biases = std::ranges::find(tensors, name, &Tensor::name);
+  // Tensors of another program have other names, and are taken in their order.
+  const std::size_t in_all = 2 * (count(LayerKind::dense) + count(LayerKind::conv2d));
+  if (biases == tensors.end() && tensors.size() == in_all) biases = std::prev(tensors.end());
+  return biases != tensors.end() && biases->shape.size() == 1 ? biases->shape.front() : 0;
+}
+
+std::size_t classes_in(const Config& config, const std::vector<std::filesystem::path>& files) {
+  if (!follows_labels(config.model)) return 0;
+  for (const std::filesystem::path& file : files) {
+    const std::size_t classes = classes_in(config, read_safetensors(file).tensors);
+    if (classes > 0) return classes;
+  }
+  return 0;
 }
 
 std::string uncertainty(const Score& score, const DataSet& data) {
@@ -366,6 +414,17 @@ std::string uncertainty(const Score& score, const DataSet& data) {
 
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage) {
   return checkpoints / fmt::format("stage-{}", stage);
+}
+
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = parameter_files(folder / "checkpoints");
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "checkpoints", ignored)) {
+    const std::vector<std::filesystem::path> of_stage = parameter_files(entry.path());
+    files.insert(files.end(), of_stage.begin(), of_stage.end());
+  }
+  std::ranges::sort(files, [](const auto& a, const auto& b) { return is_older(b, a); });
+  return files;
 }
 
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together, RunAside aside) {
@@ -453,6 +512,18 @@ StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
   auto replica = std::make_unique<StageReplica>(stages_of(task));
   if (task.rule) replica->mix_by(*task.rule, task.trainer.seed);
   return start(task, std::move(replica), checkpoints, resume);
+}
+
+std::vector<Fact> lost_checkpoints(const StartingPoint& point) {
+  const auto is_refusal = [](const Fact& fact) {
+    return std::holds_alternative<CheckpointRefused>(fact);
+  };
+  std::vector<Fact> lost;
+  if (std::ranges::none_of(point.facts, is_refusal)) return lost;
+  std::ranges::copy_if(point.facts, std::back_inserter(lost), [&](const Fact& fact) {
+    return is_refusal(fact) || std::holds_alternative<ResumedFromNothing>(fact);
+  });
+  return lost;
 }
 
 std::map<std::string, std::string> run_metadata(const Config& config,

@@ -15,6 +15,7 @@
 #include "peer/config/node_options.hpp"
 #include "peer/modes/pipeline_options.hpp"
 #include "peer/node/whole_replica.hpp"
+#include "train/checkpoint/safetensors.hpp"
 #include "train/data/block_reader.hpp"
 #include "train/data_set.hpp"
 #include "train/hogwild.hpp"
@@ -66,7 +67,16 @@ struct TestSet {
   ModelSpec model;
   Problems problems;
 };
-TestSet load_test_set(const Config& config);
+/// Loads the test data. `classes` is the number of classes of the model that is to be tested, as
+/// the training data or classes_in() say: test data may lack samples of the last classes. 0 if it
+/// is not known; then the test data are taken to have samples of all classes.
+TestSet load_test_set(const Config& config, std::size_t classes = 0);
+
+/// Returns the number of classes of the config's model, which these tensors of the model, or of its
+/// last stage, show. Returns 0 if they do not, or if it is not the data that decide on the number.
+std::size_t classes_in(const Config& config, const std::vector<Tensor>& tensors);
+/// The same for the first of these parameter files that shows the number.
+std::size_t classes_in(const Config& config, const std::vector<std::filesystem::path>& files);
 
 /// For texts, returns figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Returns
 /// an empty text for other data.
@@ -110,6 +120,10 @@ StartingPoint starting_point(const Task& task, std::unique_ptr<Learner> learner,
                              const std::filesystem::path& checkpoints, std::size_t shard,
                              bool resume);
 
+/// Returns the facts about a start that a person should read: why checkpoints were refused and, if
+/// none was left, that the peer starts without one. Empty if no checkpoint was refused.
+std::vector<Fact> lost_checkpoints(const StartingPoint& point);
+
 /// Returns the metadata that a parameter file needs for evaluation: the run's config, its number of
 /// peers and the location of the data.
 std::map<std::string, std::string> run_metadata(const Config& config, std::string_view config_text);
@@ -126,6 +140,10 @@ std::string save_replica(const std::filesystem::path& checkpoints, const Replica
 
 /// The folder for a stage's checkpoints, below the checkpoints of a pipeline's peer.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
+
+/// The parameter files in the folder of a peer, each of the whole model or of one stage, newest
+/// first.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& folder);
 
 /// Returns the text of a config file, or of the built-in config if the path is empty. Returns an
 /// empty text if the file cannot be read.

@@ -144,6 +144,13 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
+std::string lower(std::string_view text) {
+  std::string lowered(text);
+  std::ranges::transform(lowered, lowered.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lowered;
+}
+
 /// Returns the number of edits between the names: 0 for names that differ only in their unit, and 1
 /// if one contains the other.
 std::size_t name_distance(std::string_view name, std::string_view candidate) {
@@ -243,6 +250,7 @@ class Merger {
     }
   }
 
+  bool is_empty() const { return root_.empty(); }
   TomlTable take() { return std::move(root_); }
 
  private:
@@ -339,6 +347,9 @@ bool nests_too_deeply(std::string_view text) {
   return false;
 }
 
+/// A text that begins with this many mistakes, and with nothing else, is no TOML.
+constexpr std::size_t strange_statements_max = 5;
+
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems) {
   if (text.size() > text_bytes_max) {
     problems.push_back({std::string(name), "longer than 1 MiB", "this is not a config"});
@@ -346,7 +357,14 @@ TomlTable read_toml(std::string_view text, std::string_view name, Problems& prob
   }
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // A byte order mark is harmless.
   Merger merger(name, problems);
+  const std::size_t before = problems.size();
   for (const Statement& statement : split(text)) {
+    if (merger.is_empty() && problems.size() - before >= strange_statements_max) {
+      problems.push_back({std::string(name),
+                          "nothing in it is TOML so far, so the rest is not read",
+                          "give the path of a .toml file"});
+      break;
+    }
     // A longer list helps no one, and the parser needs seconds for a few thousand statements.
     if (problems.size() >= problems_max) break;
     merger.add(statement);
@@ -363,7 +381,10 @@ std::optional<std::string> read_text_file(const std::string& path, std::string_v
     return std::nullopt;
   }
   if (!std::filesystem::is_regular_file(path, error)) {
-    problems.push_back({path, "no such " + name + " file", "give the path of a .toml file"});
+    const bool is_there = path == "-" || std::filesystem::exists(path, error);
+    const std::string no_file = "no such " + name + " file";
+    problems.push_back({path, is_there ? "a " + name + " must be a regular file" : no_file,
+                        "give the path of a .toml file"});
     return std::nullopt;
   }
   if (std::filesystem::file_size(path, error) > text_bytes_max) {
@@ -413,17 +434,23 @@ std::string_view without_unit(std::string_view name) {
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates) {
   // The table of edits grows with the product of the lengths, and names come from outside.
-  name = name.substr(0, 64);
+  const std::string wanted = lower(name.substr(0, 64));
   std::optional<std::string> best;
-  std::size_t best_distance = 0;
+  // A name with more edits has hardly a letter where the candidate has it.
+  std::size_t limit = std::max<std::size_t>(wanted.size(), 3) / 3 + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t distance = name_distance(name, candidate);
-    if (!best || distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
+    const std::size_t distance = name_distance(wanted, lower(candidate));
+    if (distance >= limit) continue;
+    best = candidate;
+    limit = distance;
   }
   return best;
+}
+
+std::string near_remedy(std::string_view key, std::span<const std::string> valid) {
+  const auto nearest = nearest_name(key, valid);
+  return nearest ? "the nearest valid one is " + *nearest
+                 : std::string("remove it: no valid one is near");
 }
 
 }  // namespace gv

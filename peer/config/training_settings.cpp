@@ -61,7 +61,9 @@ void append_data(Settings& all) {
            "alpha of the Dirichlet distribution; with a small value shards differ more");
   data.with("partition", {"by_label"})
       .add("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
-           "number of different labels in the shard of a peer");
+           "number of pieces in the shard of a peer; the samples are sorted by label and cut into "
+           "equal pieces, so a piece can hold the end of one label and the start of the next: with "
+           "4 peers, 10 equal labels and 3 pieces each, a peer has 3 to 6 labels");
 }
 
 void append_generated(Settings& all) {

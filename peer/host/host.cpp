@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -79,6 +81,22 @@ void say_end(const HostOptions& options, const std::exception& error) {
   }
 }
 
+/// Ends the process with the exit code of a peer that has left. Calls only what a signal handler
+/// may call.
+void leave_before_training(int) {
+  constexpr std::string_view line = "ended: left on request before training began\n";
+  // If the reader has gone away, the line is lost.
+  [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, line.data(), line.size());
+  ::_exit(0);
+}
+
+/// Lets a signal that asks the peer to leave end it cleanly while it still reads its data. It has
+/// no work yet that could get lost. Host::run replaces these handlers.
+void handle_early_signals() {
+  std::signal(SIGINT, leave_before_training);
+  std::signal(SIGTERM, leave_before_training);
+}
+
 /// Creates the run's folder. Returns a problem if nothing can be written there.
 Problems make_folder(const std::filesystem::path& folder) {
   std::error_code error;
@@ -139,7 +157,10 @@ int refuse(const HostOptions& options, const Problems& problems) {
 int run_peer(const HostOptions& options) { return run_peer(options, nullptr); }
 
 int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
-  if (!options.guest_says) keep_small_memory(options.config.run.mode);
+  if (!options.guest_says) {
+    handle_early_signals();
+    keep_small_memory(options.config.run.mode);
+  }
   if (const Problems problems = take_descriptors(); !problems.empty()) {
     return refuse(options, problems);
   }

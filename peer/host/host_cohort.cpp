@@ -1,10 +1,14 @@
 // Lets a running peer meet the other ranks of its cohort.
 #include <fmt/format.h>
+#include <sodium.h>
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/canonical.hpp"
 #include "net/cohort.hpp"
 #include "peer/host/running_host.hpp"
 
@@ -23,6 +27,15 @@ constexpr Duration waiting_line_pause = std::chrono::seconds(60);
 /// occupies a socket for a minute.
 constexpr RateLimit::Options dials_allowed{.per_second = 1, .burst = 16};
 
+/// Returns a number that differs if any of the settings differs.
+std::uint64_t fingerprint_of(const std::vector<std::pair<std::string, std::string>>& settings) {
+  const auto bytes = canonical_bytes("grapevine settings 1", settings);
+  std::array<std::uint64_t, 2> hash{};
+  crypto_generichash(reinterpret_cast<std::uint8_t*>(hash.data()), sizeof hash,
+                     reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size(), nullptr, 0);
+  return hash[0];
+}
+
 }  // namespace
 
 void Host::open_rendezvous() {
@@ -32,14 +45,15 @@ void Host::open_rendezvous() {
                                                    .rank = options_.cohort->rank,
                                                    .peers = std::move(ranks),
                                                    .address = control_->advertised(),
-                                                   .session = session_},
+                                                   .session = session_,
+                                                   .settings = fingerprint_of(agreed_settings())},
                                                   signer_),
                          .next_waiting_line = first_waiting_line,
                          .dials = RateLimit(dials_allowed)});
 }
 
-/// Dials ranks of the cohort that are no live members. Ends this peer if another process has its
-/// rank. If this peer is alone, prints what it is waiting for.
+/// Dials ranks of the cohort that are no live members. Ends this peer if another process with the
+/// same settings has its rank. If this peer is alone, prints what it is waiting for.
 void Host::meet_cohort() {
   const bool is_alone = contacts_.empty();
   if (!is_alone && now() < cohort_->next_look) return;

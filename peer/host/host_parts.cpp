@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <asio/post.hpp>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/trust/trust.hpp"
 #include "net/host_address.hpp"
 #include "net/pair_token.hpp"
 #include "net/roster.hpp"
@@ -42,7 +44,11 @@ void Host::open_links() {
       ControlLinks::Callbacks{
           .message =
               [this](Envelope envelope) {
-                feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+                if (is_membership(envelope.message)) {
+                  receive_of_members(std::move(envelope));
+                } else {
+                  feed([&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+                }
               },
           .invite = [this](PeerId from,
                            const LaneInvite& invite) { lanes_->receive_invite(from, invite); },
@@ -140,23 +146,44 @@ void Host::leave_relays() {
   }
 }
 
-/// Handles a message that came over a lane. Messages about members are accepted only on a relayed
-/// lane, which replaces the link that would otherwise check them.
-void Host::receive_on_lane(Envelope envelope) {
-  if (is_membership(envelope.message)) {
-    const std::string unsound = lanes_->relay_of(envelope.from)
-                                    ? control_->roster().admit(envelope.message)
-                                    : "a message about members on a lane";
-    if (!unsound.empty()) {
-      control_->offend(envelope.from, unsound);
-      return;
-    }
+/// Handles a message about members. If certificates have just changed, the message waits for
+/// follow_certificates(): until then neither the links nor our signer know the keys of newcomers,
+/// and an honest statement would count as forged.
+void Host::receive_of_members(Envelope envelope) {
+  const Trust* trust = node_->trust();
+  if (trust != nullptr && trust->version() != followed_) {
+    asio::post(io_, [this, envelope = std::move(envelope)]() mutable {
+      receive_of_members(std::move(envelope));
+    });
+    return;
+  }
+  if (const std::string unsound = control_->roster().admit(envelope.message); !unsound.empty()) {
+    control_->offend(envelope.from, unsound);
+    return;
   }
   feed_from(envelope.from, [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
 }
 
-/// Opens the bulk lanes. Except in mode `gossip`, they send blocks from a shared buffer.
+/// Handles a message that came over a lane. Messages about members are accepted only on a relayed
+/// lane, which replaces the link.
+void Host::receive_on_lane(Envelope envelope) {
+  if (!is_membership(envelope.message)) {
+    feed_from(envelope.from, [&](Time t, NodeEffects& out) { node_->receive(t, envelope, out); });
+  } else if (lanes_->relay_of(envelope.from)) {
+    receive_of_members(std::move(envelope));
+  } else {
+    control_->offend(envelope.from, "a message about members on a lane");
+  }
+}
+
+/// Opens the bulk lanes. Warns if the links and lanes of all peers together need more descriptors
+/// than this process may have. Except in mode `gossip`, they send blocks from a shared buffer.
 void Host::open_lanes() {
+  const std::size_t peers =
+      std::max<std::size_t>(options_.config.run.peers, options_.authorized.size());
+  const std::string few = warning_of_descriptors(peers - std::min<std::size_t>(peers, 1));
+  if (!few.empty()) warn(few);
+  remove_old_sockets(options_.folder / "lanes");
   if (options_.config.run.mode != ModeKind::gossip) {
     lent_ = memory_to_share(options_.config.network.lane);
   }
@@ -218,6 +245,8 @@ void Host::make_node(StartingPoint& point) {
                  .swarm = point.replica->swarm_note(),
                  .first_model = first_model_,
                  .wait_for = options_.wait_for,
+                 // every_second() ends such a peer at the deadline. Twice that time keeps the
+                 // barrier shut until then, even if this machine is busy or the peer starts slowly.
                  .alone_after = ends_alone ? 2 * join_deadline : Duration{},
                  .processors = static_cast<unsigned>(processors_.count()),
                  .revision = revision_,
@@ -317,7 +346,9 @@ void Host::write_result() {
   result["conservation_checksum"] = *final_checksum_;
   result["conservation_checksum_at_start"] = initial_checksum(options_.shard);
   if (replace_file(options_.folder / "result.json", result.dump(1) + "\n")) return;
-  warn("result.json cannot be written; free some space on that disk, or make the folder writable");
+  const std::string why = std::system_category().message(errno);
+  warn("result.json cannot be written: " + why +
+       "; free some space on that disk, or make the folder writable");
   is_unsaved_ = true;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -27,6 +28,11 @@ std::string problem_text(const std::string& problem) {
   return nlohmann::json{{"problem", problem}}.dump();
 }
 
+std::string too_many_tickets() {
+  return fmt::format(
+      "{} tickets are open; use one of them, or wait until one expires", tickets_max);
+}
+
 }  // namespace
 
 std::uint64_t Host::wall_us() const {
@@ -42,7 +48,8 @@ void Host::enter_swarm() {
   if (swarm.swarm_key) {
     swarm_signer_.emplace(*swarm.swarm_key, std::vector<AuthorizedPeer>());
   }
-  tickets_.emplace(swarm_folder(options_.folder) / "tickets");
+  tickets_.emplace(swarm_folder(options_.folder) / "tickets",
+                   [this](const PublicKey& key) { return node_->trust()->is_revoked(key); });
   Trust trust({.swarm = swarm.swarm,
                .self = options_.identity.public_key,
                .wall_s = wall_s() - static_cast<std::uint64_t>(seconds(now().time_since_epoch())),
@@ -71,7 +78,9 @@ void Host::offer_ticket(const TicketTerms& terms) {
                             (open->left_s + 59) / 60, options_.folder.string()));
     return;
   }
-  say(stdout, fmt::format("on another machine: grapevine join {}\n", make_ticket(terms)));
+  const std::optional<std::string> ticket = make_ticket(terms);
+  say(stdout, ticket ? fmt::format("on another machine: grapevine join {}\n", *ticket)
+                     : "no ticket is printed: " + too_many_tickets() + "\n");
 }
 
 /// Leaves the swarm if this peer no longer belongs to it.
@@ -219,11 +228,13 @@ std::optional<JoinAnswer> Host::answer_guest(const PublicKey& guest, const JoinR
   return answer;
 }
 
-std::string Host::make_ticket(const TicketTerms& terms) {
-  const Ticket ticket = tickets_->make(terms, control_->advertised(), options_.swarm->swarm,
+/// Makes a ticket. Returns nullopt if too many are open.
+std::optional<std::string> Host::make_ticket(const TicketTerms& terms) {
+  const auto ticket = tickets_->make(terms, control_->advertised(), options_.swarm->swarm,
                                        options_.identity.public_key, wall_s());
+  if (!ticket) return std::nullopt;
   open_door();
-  return to_text(ticket);
+  return to_text(*ticket);
 }
 
 /// Answers the commands of `grapevine invite` and `grapevine revoke`. Returns an empty text for
@@ -250,7 +261,9 @@ std::string Host::answer_swarm_command(const std::string& command) {
   if (control_->advertised().empty()) {
     return problem_text("no peer can dial this one; ask one that listens");
   }
-  return nlohmann::json{{"ticket", make_ticket(*asked.invite)}}.dump();
+  const std::optional<std::string> ticket = make_ticket(*asked.invite);
+  if (!ticket) return problem_text(too_many_tickets());
+  return nlohmann::json{{"ticket", *ticket}}.dump();
 }
 
 }  // namespace gv

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/message/message.hpp"
 #include "peer/host/peer_json.hpp"
 #include "peer/host/peer_socket.hpp"
 
@@ -82,7 +83,16 @@ Json figures_of(const Json& document, const char* name) {
   return section;
 }
 
-std::string table_of(const Json& peers, std::uint64_t unknown) {
+/// Returns the state of a member in a document whose peer may have ended. Members that have ended
+/// were alive when the document was made.
+std::string state_of(const Json& peer, bool is_running) {
+  const std::string state = peer.value("state", "");
+  if (state != to_string(MemberState::alive)) return state;
+  if (peer.value("phase", "") == to_string(Phase::done)) return "done";
+  return peer.value("self", false) && !is_running ? "ended" : state;
+}
+
+std::string table_of(const Json& peers, std::uint64_t unknown, bool is_running) {
   std::vector<Column> shown;
   for (const Column& column : ledger_columns) {
     const auto has_it = [&](const Json& peer) { return peer.contains(column.key); };
@@ -99,7 +109,9 @@ std::string table_of(const Json& peers, std::uint64_t unknown) {
   std::string head = fmt::format("{:<16} {:<8}", "peer", "state");
   for (const Column& column : shown) head += fmt::format(" {:>12}", column.head);
   std::string out = head + '\n';
-  for (const Json& peer : peers) out += row(peer.value("name", ""), peer.value("state", ""), peer);
+  for (const Json& peer : peers) {
+    out += row(peer.value("name", ""), state_of(peer, is_running), peer);
+  }
   if (unknown > 0) out += row("others, before", "", {{"samples", unknown}});
   return out;
 }
@@ -209,7 +221,7 @@ std::string ledger_table(const PeerDocument& document) {
   for (const char* name : {"work", "ledger"}) {
     if (json.contains(name)) out += fmt::format("  {}\n", json[name].value("text", ""));
   }
-  out += '\n' + table_of(peers, samples_of_unknown(json, peers));
+  out += '\n' + table_of(peers, samples_of_unknown(json, peers), document.is_running);
   if (const auto left_out = json.value("left_out", std::uint64_t{0}); left_out > 0) {
     out += fmt::format(
         "{} more peers have no room in an answer: ask on that machine, by its folder\n", left_out);

@@ -5,6 +5,9 @@
 #include <malloc.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <system_error>
+
 namespace gv {
 namespace {
 
@@ -32,6 +35,26 @@ Problems take_descriptors() {
            fmt::format("this process may have {}, and a peer needs {} with one partner",
                        limit.rlim_cur, descriptors_min),
            "raise the limit, for example with ulimit -n 1024"}};
+}
+
+std::string warning_of_descriptors(std::size_t partners) {
+  ::rlimit limit{};
+  const std::uint64_t needed = descriptors_for(partners);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return {};
+  return fmt::format(
+      "this process may have {} open files, and needs up to {} with {} partners; raise the limit, "
+      "for example with ulimit -n {}",
+      limit.rlim_cur, needed, partners, std::max<std::uint64_t>(1024, needed));
+}
+
+void remove_old_sockets(const std::filesystem::path& lanes) {
+  std::error_code error;
+  for (auto file = std::filesystem::directory_iterator(lanes, error);
+       !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
+    std::error_code ignored;
+    const bool is_lane = file->path().filename().string().starts_with("lane-");
+    if (is_lane && file->is_socket(ignored)) std::filesystem::remove(file->path(), ignored);
+  }
 }
 
 BulkLanes::Security lane_security(LaneKind lane) {

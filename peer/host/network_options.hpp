@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,13 @@ constexpr std::uint64_t descriptors_for(std::size_t partners) { return 31 + 5 * 
 /// Raises the limit on descriptors as far as the system allows. Reports a problem if the limit is
 /// too low to start, because libzmq would end the process when no descriptor is left.
 Problems take_descriptors();
+
+/// A warning if the limit on descriptors is too low for this many partners; otherwise empty.
+std::string warning_of_descriptors(std::size_t partners);
+
+/// Removes the lanes' sockets that a killed process of this peer has left in the folder. Call
+/// before the lanes open, while no other process uses the folder.
+void remove_old_sockets(const std::filesystem::path& lanes);
 
 BulkLanes::Security lane_security(LaneKind lane);
 

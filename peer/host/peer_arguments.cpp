@@ -78,7 +78,7 @@ Problems take_addresses(const CohortPlace& place, HostOptions& options) {
   const std::string port = options.listen.substr(options.listen.rfind(':') + 1);
   const bool is_fixed = !options.listen.empty() && port != "0";
   if (options.join.empty() && !place.host.empty() && place.rank != 0 && is_fixed) {
-    options.join = {name_of_rank(0) + "@" + place.host + ":" + port};
+    options.join = {name_of_rank(0) + "@" + bracketed(place.host) + ":" + port};
   }
   if (options.advertise.empty() && is_any_host(options.listen)) {
     options.advertise = host_name() + ":0";

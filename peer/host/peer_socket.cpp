@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace gv {
@@ -207,8 +208,17 @@ std::optional<Problem> unanswering_peer(const std::filesystem::path& folder) {
                  "ask again in a moment; it may be busy, ending or stopped"};
 }
 
+std::optional<Problem> launch_folder_problem(const std::filesystem::path& folder) {
+  const std::filesystem::path peer = folder / "peer-0";
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(peer, ignored)) return std::nullopt;
+  return Problem{folder.string(), "this is the folder of a launch",
+                 "name one of its peers, as " + peer.string()};
+}
+
 Problem no_answer_problem(const std::filesystem::path& folder) {
   if (auto problem = unanswering_peer(folder)) return std::move(*problem);
+  if (auto problem = launch_folder_problem(folder)) return std::move(*problem);
   return {folder.string(), "no running peer answers here",
           "give the run folder of a running peer, the one its first line names"};
 }

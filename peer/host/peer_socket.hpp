@@ -45,6 +45,10 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder,
 /// if no peer is known to run there.
 std::optional<Problem> unanswering_peer(const std::filesystem::path& folder);
 
+/// The problem of a command that needs the folder of a peer and was given that of a launch. Returns
+/// nullopt for any other folder.
+std::optional<Problem> launch_folder_problem(const std::filesystem::path& folder);
+
 /// The problem of a command that needs a running peer in `folder`, and to which none has answered.
 Problem no_answer_problem(const std::filesystem::path& folder);
 

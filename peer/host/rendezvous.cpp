@@ -23,8 +23,8 @@
 namespace gv {
 namespace {
 
-constexpr std::string_view domain = "grapevine rendezvous 1";
-constexpr std::size_t entry_bytes_max = 512;  ///< Lines that we write have at most about 430 bytes.
+constexpr std::string_view domain = "grapevine rendezvous 2";
+constexpr std::size_t entry_bytes_max = 512;  ///< Lines that we write have at most about 450 bytes.
 constexpr std::size_t read_at_once = 32;      ///< Most files of other peers that one look reads.
 constexpr mode_t folder_mode = 0700;
 constexpr mode_t others_may_write = 022;
@@ -84,8 +84,8 @@ std::string announcement_text(const Announcement& announcement, const Signer& si
   std::string hex(2 * signature.size() + 1, '\0');
   sodium_bin2hex(hex.data(), hex.size(), signature.data(), signature.size());
   hex.pop_back();  // Removes the zero byte at the end.
-  return fmt::format("{} {} {} {}\n", announcement.address, announcement.session,
-                     announcement.incarnation, hex);
+  return fmt::format("{} {} {} {} {}\n", announcement.address, announcement.session,
+                     announcement.incarnation, announcement.settings, hex);
 }
 
 std::optional<Announcement> announcement_in(std::string_view text, PeerId id,
@@ -94,9 +94,9 @@ std::optional<Announcement> announcement_in(std::string_view text, PeerId id,
   text.remove_suffix(1);
   Announcement announcement{.id = id, .address = std::string(next_word(text))};
   Signature signature{};
-  const bool is_whole = take_number(text, announcement.session) &&
-                        take_number(text, announcement.incarnation) &&
-                        take_signature(text, signature) && text.empty();
+  const bool is_whole =
+      take_number(text, announcement.session) && take_number(text, announcement.incarnation) &&
+      take_number(text, announcement.settings) && take_signature(text, signature) && text.empty();
   if (!is_whole || !is_address(announcement.address)) return std::nullopt;
   if (!signer.verify(id, canonical_bytes(domain, announcement), signature)) return std::nullopt;
   return announcement;
@@ -119,7 +119,7 @@ std::optional<Announcement> Rendezvous::read(std::size_t rank) const {
 }
 
 /// Writes our announcement if it is missing or was replaced by another. Returns the address of a
-/// newer process with our rank; empty if there is none.
+/// newer process with our rank and settings; empty if there is none.
 std::string Rendezvous::announce() {
   if (options_.address.empty()) return {};
   const std::optional<Announcement> there = read(options_.rank);
@@ -127,9 +127,11 @@ std::string Rendezvous::announce() {
   const Announcement own{.id = options_.peers[options_.rank],
                          .address = options_.address,
                          .session = options_.session,
-                         .incarnation = incarnation_};
+                         .incarnation = incarnation_,
+                         .settings = options_.settings};
   if (there == own) return {};
-  if (there && seniority(*there) > seniority(own)) return there->address;
+  const bool is_alike = there && there->settings == own.settings;
+  if (is_alike && seniority(*there) > seniority(own)) return there->address;
   replace_file(file_of(options_.rank), announcement_text(own, signer_));
   return {};
 }

@@ -17,12 +17,13 @@
 
 namespace gv {
 
-/// A peer's announcement of itself, signed in the domain "grapevine rendezvous 1".
+/// A peer's announcement of itself, signed in the domain "grapevine rendezvous 2".
 struct Announcement {
   PeerId id{};
   std::string address;            ///< The address at which the peer can be dialled.
   std::uint64_t session = 0;      ///< Random number of the peer's process.
   std::uint64_t incarnation = 0;  ///< One more than that of the rank's previous process.
+  std::uint64_t settings = 0;     ///< Fingerprint of the settings that all peers must share.
 
   friend bool operator==(const Announcement&, const Announcement&) = default;
 };
@@ -50,6 +51,7 @@ class Rendezvous {
     std::vector<PeerId> peers;  ///< The ids of all ranks, in order.
     std::string address;        ///< Our address. If empty, we cannot be dialled and write no file.
     std::uint64_t session = 0;
+    std::uint64_t settings = 0;  ///< Fingerprint of the settings that all peers must share.
   };
 
   /// `signer` must outlive this object.
@@ -63,7 +65,9 @@ class Rendezvous {
   /// The result of a look into the folder.
   struct Look {
     std::vector<Found> others;
-    std::string taken_at;  ///< Address of a newer process with our rank; empty if none.
+    /// Address of a newer process with our rank and settings; empty if none. The others would
+    /// refuse a process with other settings, so it cannot take our rank.
+    std::string taken_at;
   };
 
   /// Writes our announcement if it is missing. Then reads the announcements of the next few ranks

@@ -2,8 +2,10 @@
 #include "peer/host/report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -11,6 +13,32 @@
 #include "peer/host/replace_file.hpp"
 
 namespace gv {
+namespace {
+
+/// Says for which peers a peer lingers that is done, and how long; empty if for none.
+std::string lingers_for(const Node& node, Time now) {
+  constexpr std::size_t names_max = 3;
+  const Course& course = node.mode().course();
+  const Time until = course.linger_deadline();
+  std::vector<std::string> names;
+  std::size_t more = 0;
+  node.membership().for_each_other([&](const Member& member) {
+    const bool may_come = is_live(member.state) ||
+                          (course.options().waits_for_dead && member.state == MemberState::dead);
+    if (!may_come || member.progress.phase == Phase::done) return;
+    if (names.size() < names_max) {
+      names.push_back(member.name);
+    } else {
+      ++more;
+    }
+  });
+  if (until == never || names.empty()) return {};
+  return fmt::format("waits for {}{}, at most {:.0f} s more", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} others", more) : "",
+                     std::max(0.0, seconds(until - now)));
+}
+
+}  // namespace
 
 Report make_report(const Node& node, const EventLog& log, std::size_t batch, Time now) {
   const Mode& mode = node.mode();
@@ -24,6 +52,10 @@ Report make_report(const Node& node, const EventLog& log, std::size_t batch, Tim
   report.phase = to_string(mode.phase());
   report.step = mode.step();
   report.mode = mode.report(membership);
+  if (const std::string waits = lingers_for(node, now); !waits.empty()) {
+    report.mode.line += "  " + waits;
+    report.mode.details.push_back(waits);
+  }
   const double samples = report.mode.samples_per_step.value_or(static_cast<double>(batch));
   report.samples = static_cast<std::uint64_t>(static_cast<double>(mode.step()) * samples);
   report.steps_per_second = mode.steps_per_second();

@@ -16,7 +16,6 @@
 #include "consensus/trust/trust.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/service_manager.hpp"
-#include "peer/modes/generations.hpp"
 #include "peer/node/facts.hpp"
 
 namespace gv {
@@ -75,51 +74,6 @@ std::vector<PeerId> Host::authorized_ids() const {
   std::vector<PeerId> ids{self_};
   for (const AuthorizedPeer& peer : options_.authorized) ids.push_back(peer_id(peer.key));
   return ids;
-}
-
-/// Prints a line that the operator should read.
-void Host::warn(const std::string& line) const {
-  if (is_guest()) {
-    options_.guest_says(line);
-  } else {
-    say(stderr, line + "\n");
-  }
-}
-
-/// Prints facts that the operator should know. Sets the exit code if a fact ends the process.
-void Host::tell_people(const Fact& fact) {
-  const auto warn = [&] {
-    const FactText text = describe(fact);
-    const std::string said = sentence(text, [this](PeerId peer) { return name_of(peer); });
-    this->warn(printable(fmt::format("{}; {}", said, text.remedy)));
-  };
-  if (const auto* resumed = std::get_if<CollectiveResumed>(&fact)) {
-    if (!resumed->peer || options_.quiet || node_->generations() == nullptr) return;
-    say(stdout, to_line(node_->generations()->recoveries().last(), node_->membership()) + "\n");
-  } else if (std::holds_alternative<StageLost>(fact)) {
-    if (!std::exchange(told_of_lost_stage_, true)) warn();
-  } else if (std::holds_alternative<GenerationBegan>(fact)) {
-    told_of_lost_stage_ = false;
-  } else if (std::holds_alternative<GradientNotFinite>(fact) ||
-             std::holds_alternative<TrainingFailed>(fact)) {
-    warn();
-    exit_code_ = 1;
-  } else if (std::holds_alternative<ArraysDiffer>(fact)) {
-    warn();
-    exit_code_ = 2;
-  } else if (const auto* other = std::get_if<HelloRefused>(&fact)) {
-    if (is_newcomer() && with_other_settings_.insert(other->peer).second) warn();
-    if (!heard_other_settings_at_) heard_other_settings_at_ = now();
-  } else if (std::holds_alternative<NotReachable>(fact) ||
-             std::holds_alternative<JoinFailed>(fact) ||
-             std::holds_alternative<KeyUsedTwice>(fact) ||
-             std::holds_alternative<EquivocationProved>(fact) ||
-             std::holds_alternative<LinkQuarantined>(fact) ||
-             std::holds_alternative<TicketRefused>(fact) ||
-             // A save that fails is usually followed by more of them.
-             (std::holds_alternative<SaveFailed>(fact) && !std::exchange(told_unsaved_, true))) {
-    warn();
-  }
 }
 
 /// Logs a fact, and passes it to all parts that react to it.
@@ -424,7 +378,8 @@ Problems Host::problems_of_joining() const {
   return {{options_.join.empty() ? "the allow-list" : "--join",
            fmt::format("no authorised peer answered within {:.0f} s", seconds(join_deadline)),
            options_.swarm
-               ? "check the address, and that the peer there runs"
+               ? "check the address, and that the peer there runs; or this peer was revoked: join "
+                 "with a new ticket and another --folder"
                : "check the address, that the peer there runs, and that each side's allow-list has "
                  "the other's key"}};
 }
@@ -444,6 +399,7 @@ void Host::every_second() {
     open_door();
     show_certificates();
   }
+  print_waiting();
   const Report current = report();
   if (now() >= next_report_) {
     next_report_ = now() + from_seconds(options_.config.metrics.every_s);
@@ -482,6 +438,10 @@ int Host::run(std::unique_ptr<Learner> learner) {
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);
+  for (const Fact& fact : lost_checkpoints(point)) {
+    const auto name = [this](PeerId peer) { return name_of(peer); };
+    warn(printable(sentence(describe(fact), name)));
+  }
   if (!point.problems.empty()) {
     for (const Problem& problem : point.problems) warn(to_string(problem));
     return 2;
@@ -513,7 +473,9 @@ int Host::run(std::unique_ptr<Learner> learner) {
   worker_.reset();
   if (cohort_) cohort_->rendezvous.withdraw();
   write_result();
-  return exit_code_ == 0 && is_unsaved_ ? 1 : exit_code_;
+  const int code = exit_code_ == 0 && is_unsaved_ ? 1 : exit_code_;
+  if (code == 0) print_end();
+  return code;
 }
 
 /// Dials the peers that have an address on the list. It is not an error if one of them is not
@@ -529,11 +491,15 @@ void Host::dial_listed() {
 /// Returns false if this peer may start without any of them.
 bool Host::join_others() {
   dial_listed();
-  for (const std::string& address : options_.join) control_->join(address);
+  std::set<std::string> joined;
+  for (const std::string& address : options_.join) {
+    if (joined.insert(address).second) control_->join(address);
+  }
   const std::vector<Member> cached =
       options_.resume ? cache_.read(control_->roster(), signer_) : std::vector<Member>();
   for (const Member& member : cached) {
-    control_->join(member.name + "@" + member.address);
+    const std::string address = member.name + "@" + member.address;
+    if (!joined.contains(member.address) && joined.insert(address).second) control_->join(address);
     cached_[member.id] = member;
   }
   return needs_others() || !cached.empty();
@@ -554,23 +520,6 @@ void Host::wait_for_signal() {
     on_signal(signal);
     wait_for_signal();
   });
-}
-
-void Host::print_greeting() const {
-  say(stdout, fmt::format("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
-                          options_.folder.string()));
-  if (control_->advertised().empty()) {
-    say(stdout,
-        "dials out only: no peer can dial this one; give --listen HOST:PORT to change that\n");
-  } else {
-    say(stdout, fmt::format("listening on {}, advertised as {}; bulk lanes on {}\n",
-                            control_->listening(), control_->advertised(), lanes_->listening()));
-  }
-  const std::uint64_t together = swarm_budget(options_.config, task_.samples);
-  const std::string budget = together > 0 ? fmt::format("{} samples with all peers", together)
-                                          : fmt::format("{} steps", task_.trainer.steps);
-  say(stdout, fmt::format("trains on shard {} of {}, {} samples, {}\n", options_.shard,
-                          options_.config.run.peers, samples_, budget));
 }
 
 }  // namespace gv

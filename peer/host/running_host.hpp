@@ -6,6 +6,7 @@
 #include <asio/steady_timer.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
@@ -117,7 +118,7 @@ class Host {
   std::optional<Certificate> certificate_for(const PublicKey& guest, const JoinRequest& request);
   JoinAnswer refuse_guest(const std::string& why);
   std::string answer_swarm_command(const std::string& command);
-  std::string make_ticket(const TicketTerms& terms);
+  std::optional<std::string> make_ticket(const TicketTerms& terms);
   void offer_ticket(const TicketTerms& terms);
   std::uint64_t wall_us() const;
   std::uint64_t wall_s() const { return wall_us() / 1'000'000; }
@@ -129,6 +130,7 @@ class Host {
   void leave_relays();
   void examine(ExamCall call);
   std::optional<LaneToken> pair_token_of(PeerId peer, std::uint64_t stream) const;
+  void receive_of_members(Envelope envelope);
   void receive_on_lane(Envelope envelope);
   void note(const Fact& fact);
   void tell_people(const Fact& fact);
@@ -155,6 +157,10 @@ class Host {
   std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();
   void print_greeting() const;
+  void print_waiting();
+  void print_end() const;
+  std::string end_reason() const;
+  void warn_of_unread_shards(std::size_t peers) const;
   void warn(const std::string& line) const;
   bool is_guest() const { return options_.guest_says != nullptr; }
   std::string name_of(PeerId peer) const;
@@ -223,6 +229,7 @@ class Host {
   std::optional<Time> interrupted_;
   bool ending_ = false;
   bool told_of_lost_stage_ = false;
+  std::size_t missing_ = 0;                ///< The number of missing peers that we last printed.
   std::optional<KeySigner> swarm_signer_;  ///< Set if this peer founded the swarm.
   /// For each relayed peer, when it was last dialled directly.
   std::map<PeerId, Time> dialled_directly_;

@@ -31,6 +31,12 @@ std::string way_to(const nlohmann::json& member) {
   return relay.empty() ? member.value("address", "") : "relayed by " + relay;
 }
 
+/// Returns a text of the document, or `otherwise` if it is missing or empty.
+std::string text_of(const nlohmann::json& json, const char* key, const char* otherwise) {
+  const std::string text = json.value(key, "");
+  return text.empty() ? otherwise : text;
+}
+
 /// A line about the traffic that this peer relays for others; empty if it relays none.
 std::string relayed_line(const nlohmann::json& json) {
   const auto relayed = json.value("relayed", nlohmann::json::object());
@@ -50,8 +56,8 @@ std::string status_table(const std::string& document) {
   std::string out = peer_line(json) + '\n';
   const auto self = json.value("self", nlohmann::json::object());
   out += fmt::format("  listening on {}  advertised as {}  lanes on {}\n",
-                     self.value("listening", "nothing (dials out only)"),
-                     self.value("advertised", "nothing"), self.value("lanes", "nothing"));
+                     text_of(self, "listening", "nothing (dials out only)"),
+                     text_of(self, "advertised", "nothing"), text_of(self, "lanes", "nothing"));
   out += fmt::format(
       "  step {}  {:.1f} steps/s  {:.0f} samples/s  loss {:.4f}{}  learning rate {:.2g}\n",
       step_of(json.value("step", 0ULL), json.value("steps", 0ULL), " of "),

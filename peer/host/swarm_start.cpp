@@ -5,14 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <asio/io_context.hpp>
-#include <asio/ip/udp.hpp>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -30,34 +29,10 @@
 namespace gv {
 namespace {
 
-/// Addresses to which no packet is ever sent. They only serve to find out which source address the
-/// system would use.
-constexpr const char* far_away = "192.0.2.1";
-constexpr const char* far_away_v6 = "2001:db8::1";
-
 std::uint64_t now_s() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(
                                         std::chrono::system_clock::now().time_since_epoch())
                                         .count());
-}
-
-/// Returns the IPv6 or IPv4 address from which this machine sends packets to `host` or, if there is
-/// no route to it, to a distant address. Returns the loopback address if neither can be reached.
-std::string own_address_towards(const std::string& host, bool is_v6) {
-  using asio::ip::udp;
-  asio::io_context io;
-  for (const std::string& there : {host, std::string(is_v6 ? far_away_v6 : far_away)}) {
-    asio::error_code error;
-    const udp kind = is_v6 ? udp::v6() : udp::v4();
-    const auto found = udp::resolver(io).resolve(kind, there, "9", error);
-    if (error || found.empty()) continue;
-    udp::socket socket(io);
-    socket.connect(found.begin()->endpoint(), error);
-    if (error) continue;
-    const std::string address = socket.local_endpoint(error).address().to_string();
-    if (!error) return is_v6 ? "[" + address + "]" : address;
-  }
-  return is_v6 ? "[::1]" : "127.0.0.1";
 }
 
 /// Fills in the address on which the peer listens and the address that other peers dial.
@@ -67,8 +42,8 @@ Problems take_addresses(const std::string& towards, HostOptions& options) {
     options.listen = (is_v6_there ? "[::]" : "0.0.0.0") + options.listen;
   }
   if (options.advertise.empty() && is_any_host(options.listen)) {
-    const std::string port = options.listen.substr(options.listen.rfind(':'));
-    options.advertise = own_address_towards(towards, is_ipv6(options.listen)) + port;
+    const auto own = own_address_towards(towards, is_ipv6(options.listen));
+    if (own) options.advertise = *own + options.listen.substr(options.listen.rfind(':'));
   }
   Problems problems = address_problems(options.listen, options.advertise, {});
   const std::string& dialled = options.advertise.empty() ? options.listen : options.advertise;
@@ -112,7 +87,8 @@ bool leads_below(const std::filesystem::path& path, const std::filesystem::path&
 Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::string& name,
                       const std::function<void(const std::string&)>& tell) {
   if (!tell) return ask_to_join(ticket, own, name);
-  constexpr GuestPatience patience{.silence = std::chrono::seconds(3)};
+  // Long enough for a second connection over a network with long round trips.
+  constexpr GuestPatience patience{.silence = std::chrono::seconds(6)};
   Admission admission = ask_to_join(ticket, own, name, patience);
   const std::string sentence = fmt::format(
       "{}: {}; waits for the peer that made the ticket until {}, when the ticket "
@@ -198,6 +174,8 @@ void take_files(const SwarmFiles& files, const std::string& config, HostOptions&
   if (own == nullptr) return;
   options.name = own->name;
   options.shard = own->number % options.config.run.peers;
+  const std::string warning = shared_shard(options.config, own->number);
+  if (!warning.empty() && !options.quiet) say(stderr, warning + "\n");
 }
 
 /// Reports a problem if our certificate has expired, because other peers would not admit us.
@@ -260,6 +238,17 @@ void say_plan(const HostOptions& options, const std::string& wanted) {
 }
 
 }  // namespace
+
+std::string shared_shard(const Config& config, std::uint32_t number) {
+  const PartitionKind kind = config.data.partition.kind;
+  const bool is_cut = kind != PartitionKind::shared && kind != PartitionKind::leased;
+  if (!is_cut || number < config.run.peers) return {};
+  return fmt::format(
+      "all {} shards of the data (run.peers) have owners already, so this peer shares shard {}; if "
+      "it replaces a machine that is gone, revoke that machine's name first (`grapevine revoke "
+      "FOLDER NAME`), and join with a new ticket and another --folder",
+      config.run.peers, number % config.run.peers);
+}
 
 bool has_checkpoints(const std::filesystem::path& folder) {
   std::error_code error;
@@ -324,7 +313,7 @@ Problems prepare_to_create(const SwarmArguments& arguments, HostOptions& options
   options.places = std::move(parsed.places);
   if (options.name.empty()) options.name = machine_name();
   append(problems, problems_of_name(options.name));
-  append(problems, take_addresses(far_away, options));
+  append(problems, take_addresses("", options));
   const std::string config = read_config_text(options.config_path);
   if (config.size() > config_bytes_max) {
     problems.push_back({options.config_path,
@@ -401,6 +390,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   } else {
     options.resume = has_checkpoints(options.folder);
     problems = redeem(given.ticket, options, arguments.inviter_is_silent, files);
+    if (problems.empty()) problems = problems_of_clock(files, options.folder);
   }
   if (!problems.empty()) return problems;
 
@@ -437,8 +427,9 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
 
 std::string swarm_command_text(const SwarmCommand& command) {
   if (!command.invite.has_value()) {
-    return nlohmann::json{{"revoke", command.revoke}, {"with_invited", command.with_invited}}
-        .dump();
+    // A name with bytes that are not UTF-8 is no peer's name, but must not end the command.
+    return nlohmann::json{{"revoke", command.revoke}, {"with_invited", command.with_invited}}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   const TicketTerms& terms = *command.invite;
   return nlohmann::json{

@@ -29,6 +29,10 @@ struct SwarmArguments {
 /// Formats the time of a ticket, a certificate or a clock for people.
 std::string time_text(std::uint64_t at_s);
 
+/// Warns, in a sentence without a full stop, that a peer with this certificate's number trains on a
+/// shard that another peer has too. Empty if it has its own shard, or if the data are not cut.
+std::string shared_shard(const Config& config, std::uint32_t number);
+
 /// True if an earlier run left a checkpoint in the peer's folder, even if the keys there have been
 /// replaced since.
 bool has_checkpoints(const std::filesystem::path& folder);

@@ -21,7 +21,8 @@ constexpr std::string_view address_mark = "at=";
 
 }  // namespace
 
-TicketBook::TicketBook(std::filesystem::path file) : file_(std::move(file)) {
+TicketBook::TicketBook(std::filesystem::path file, IsRevoked is_revoked)
+    : file_(std::move(file)), is_revoked_(std::move(is_revoked)) {
   std::ifstream in(file_);
   std::string line;
   while (entries_.size() < tickets_max && std::getline(in, line)) {
@@ -48,16 +49,20 @@ const TicketBook::Entry* TicketBook::find(const PublicKey& guest) const {
   return found == entries_.end() ? nullptr : &*found;
 }
 
-Ticket TicketBook::make(const TicketTerms& terms, const std::string& address,
-                        const PublicKey& swarm, const PublicKey& inviter, std::uint64_t now_s) {
+std::optional<Ticket> TicketBook::make(const TicketTerms& terms, const std::string& address,
+                                       const PublicKey& swarm, const PublicKey& inviter,
+                                       std::uint64_t now_s) {
+  if (entries_.size() == tickets_max) {
+    const auto over = std::ranges::find_if(
+        entries_, [&](const Entry& entry) { return !refusal(entry, now_s).empty(); });
+    if (over == entries_.end()) return std::nullopt;
+    entries_.erase(over);
+  }
   Ticket ticket{.addresses = {address},
                 .swarm = swarm,
                 .inviter = inviter,
                 .secret = generate_ticket_secret(),
                 .expires_s = now_s + terms.valid_s};
-  if (entries_.size() == tickets_max) {
-    entries_.erase(std::ranges::min_element(entries_, {}, &Entry::expires_s));
-  }
   entries_.push_back({.guest = guest_keys(ticket).public_key,
                       .uses = terms.uses,
                       .expires_s = ticket.expires_s,
@@ -68,13 +73,19 @@ Ticket TicketBook::make(const TicketTerms& terms, const std::string& address,
   return ticket;
 }
 
+std::string TicketBook::refusal(const Entry& entry, std::uint64_t now_s) const {
+  if (now_s >= entry.expires_s) return "the ticket has expired";
+  if (entry.joined.size() >= entry.uses) return "the ticket has been used";
+  const bool is_known_outside = is_revoked_ && std::ranges::any_of(entry.joined, is_revoked_);
+  return is_known_outside ? "a peer that joined with the ticket has been revoked" : "";
+}
+
 std::string TicketBook::refusal(const PublicKey& guest, const PublicKey& key,
                                 std::uint64_t now_s) const {
   const Entry* entry = find(guest);
   if (entry == nullptr) return "this peer does not know the ticket";
   if (std::ranges::find(entry->joined, key) != entry->joined.end()) return {};
-  if (now_s >= entry->expires_s) return "the ticket has expired";
-  return entry->joined.size() >= entry->uses ? "the ticket has been used" : "";
+  return refusal(*entry, now_s);
 }
 
 bool TicketBook::may_invite(const PublicKey& guest) const {
@@ -94,8 +105,7 @@ std::optional<TicketBook::Open> TicketBook::open_ticket(const std::string& addre
                                                         std::uint64_t now_s) const {
   std::optional<Open> longest;
   for (const Entry& entry : entries_) {
-    if (entry.address != address || entry.expires_s <= now_s) continue;
-    if (entry.joined.size() >= entry.uses) continue;
+    if (entry.address != address || !refusal(entry, now_s).empty()) continue;
     const std::uint64_t left_s = entry.expires_s - now_s;
     if (longest && longest->left_s >= left_s) continue;
     longest = {.uses_left = entry.uses - static_cast<std::uint32_t>(entry.joined.size()),

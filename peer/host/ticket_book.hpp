@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,15 +26,21 @@ inline constexpr std::uint32_t ticket_uses_max = 256;
 
 /// The tickets of this peer, kept in a file that only its owner may read. The file holds public
 /// keys of guests but no secrets, so no ticket can be rebuilt from it. An expired ticket is kept
-/// for a day, so that its guests learn why they are refused.
+/// for a day, so that its guests learn why they are refused. Once a key that joined with a ticket
+/// is revoked, the ticket admits no more machines, because the holder of that key has the ticket.
 class TicketBook {
  public:
-  /// Reads the file, if there is one. Ignores invalid lines.
-  explicit TicketBook(std::filesystem::path file);
+  using IsRevoked = std::function<bool(const PublicKey&)>;
 
-  /// Records a new ticket. If the book is full, drops the ticket that expires soonest.
-  Ticket make(const TicketTerms& terms, const std::string& address, const PublicKey& swarm,
-              const PublicKey& inviter, std::uint64_t now_s);
+  /// Reads the file, if there is one. Ignores invalid lines. Without `is_revoked`, no key counts as
+  /// revoked.
+  explicit TicketBook(std::filesystem::path file, IsRevoked is_revoked = {});
+
+  /// Records a new ticket. A full book forgets a ticket that admits no more machines. If there is
+  /// none, returns nullopt.
+  std::optional<Ticket> make(const TicketTerms& terms, const std::string& address,
+                             const PublicKey& swarm, const PublicKey& inviter,
+                             std::uint64_t now_s);
 
   /// Returns a sentence that says why the guest may not join with `key`; empty if the guest may
   /// join. A key that was admitted once may ask again, because the answer may have been lost.
@@ -66,9 +73,12 @@ class TicketBook {
   };
 
   const Entry* find(const PublicKey& guest) const;
+  /// Why the ticket admits no more machines; empty if it does.
+  std::string refusal(const Entry& entry, std::uint64_t now_s) const;
   void write() const;
 
   std::filesystem::path file_;
+  IsRevoked is_revoked_;
   std::vector<Entry> entries_;
 };
 

@@ -31,7 +31,8 @@ class JoinedMeans {
   std::uint64_t begin(UserTensors array, double weight);
   bool is_open(std::uint64_t call) const { return open_.contains(call); }
   /// Waits for the end of an open call. If `call` is 0, waits until the peer has joined. Closes the
-  /// call if it ends within `patience`.
+  /// call if it ends within `patience`. If the peer ends, this waits for the host's end as well, at
+  /// most for `patience` once more, and returns `is_over` only after it.
   MeanCalls::Waited wait(std::uint64_t call, Duration patience);
   /// The result of the most recently closed call.
   const Mean& mean() const { return mean_; }

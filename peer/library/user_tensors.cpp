@@ -120,7 +120,7 @@ Problems checkpoint_problems(const UserTensors& model) {
 
 float UserTensors::largest_magnitude() const {
   float largest = 0;
-  std::vector<float> values(piece_elements);
+  std::vector<float> values(std::min(piece_elements, size_));
   for (const UserTensor& tensor : all_) {
     for (std::size_t begin = 0; begin < tensor.elements; begin += piece_elements) {
       const std::size_t count = std::min(piece_elements, tensor.elements - begin);

@@ -2,6 +2,9 @@
 #include "peer/modes/agreed_end.hpp"
 
 #include <chrono>
+#include <utility>
+
+#include "peer/modes/mean_end.hpp"
 
 namespace gv {
 namespace {
@@ -40,7 +43,10 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   work.follow_clock(now, trains, members);
   if (trains) work.follow_target(now, members, out, panel);
   view_ = seen(now, trains, members, work);
-  if (!trains) return;
+  if (!trains) {
+    if (at_) generations.agreement().set_ends(true);
+    return;
+  }
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
@@ -86,10 +92,27 @@ void AgreedEnd::enter(const Generation& generation, const SwarmWork& work, Agree
 }
 
 void AgreedEnd::follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
-                              const ModelVersion& version) const {
+                              const ModelVersion& version) {
   if (!work.is_on()) return;
   work.agree_on(now, version.samples);
-  course.set_steps(at_.value_or(version.step + work.steps_left_of(together)));
+  const std::uint64_t left = work.steps_left_of(together);
+  if (!std::exchange(has_begun_, true) && left > 0) {
+    const std::optional<RunEnd>& end = work.options().resumed.end;
+    if (end && is_over_for(work.options(), *end)) at_ = version.step;
+  }
+  course.set_steps(at_.value_or(version.step + left));
+}
+
+SwarmNote AgreedEnd::note(Time now, bool is_end, const SwarmWork& work) const {
+  SwarmNote note = work.note();
+  if (!is_end) return note;
+  note.end = RunEnd{.budget = work.options().budget,
+                    .wall = work.options().wall,
+                    .target = work.options().target.value,
+                    .is_used_up = work.is_used_up(),
+                    .is_time_over = work.is_time_over(now, ends_ahead),
+                    .is_target_reached = work.judges().is_reached()};
+  return note;
 }
 
 }  // namespace gv

@@ -29,15 +29,21 @@ class AgreedEnd {
   /// hostile peers report one.
   void enter(const Generation& generation, const SwarmWork& work, Agreement& agreement);
   /// Call when our version has changed. Updates the used part of the swarm's budget and the step at
-  /// which the run ends. `together` is the number of samples that all peers take in one step.
+  /// which the run ends. `together` is the number of samples that all peers take in one step. The
+  /// first call is with our first version. If it comes from the checkpoint of a run that has ended,
+  /// and no limit that ended the run is higher now, the run ends with that version, if more than a
+  /// third of the peers agree.
   void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
-                     const ModelVersion& version) const;
+                     const ModelVersion& version);
+  /// The note for a checkpoint. `is_end` means that the run ends with its model.
+  SwarmNote note(Time now, bool is_end, const SwarmWork& work) const;
 
  private:
   EndView seen(Time now, bool trains, const Membership& members, const SwarmWork& work);
   bool is_told_of_end(Time now, const Membership& members, const SwarmWork& work);
 
   std::optional<std::uint64_t> at_;  ///< The step at which all agreed to end.
+  bool has_begun_ = false;           ///< True once follow_budget() was called.
   std::optional<Time> done_at_;      ///< When we first saw that we were done.
   Time asked_at_{};
   EndView view_ = EndView::open;

@@ -308,9 +308,7 @@ void AllReduceMode::finish_operations(Time now, Effects& out) {
     follow_budget(now);
     audit_due_.reset();
     const bool is_due = options_.averages_models || ModelAudit::is_due(before.step, step());
-    if (is_due && !options_.averages_arrays) {
-      audit_due_ = {generations_.key(), step()};
-    }
+    if (is_due && !options_.averages_arrays) audit_due_ = {generations_.key(), step()};
     states_.forget_debts();
     planner_.note_sharers(generations_.agreement().version(), operation_.order().size());
     generations_.operation_done(now, before.step, operation_.steps(), out);
@@ -492,10 +490,12 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   if (!odd) return;
   for (const PeerId peer : *odd) out.tell(ModelsDiffer{.peer = peer, .step = operation});
   if (std::ranges::find(*odd, self_) == odd->end()) return;
-  // Our version now ranks below all others and equals none of them, so the next ballot makes us
-  // download a model.
+  // The others lack at most our last collective. Our version now ranks below theirs and equals none
+  // of them, so the next ballot makes us download a model. If all others are gone, we continue from
+  // our own, so it keeps the rest of its samples.
   ModelVersion version = generations_.agreement().version();
-  version.samples = 0;
+  const std::uint64_t last = options_.local.period * operation_.samples_of_step();
+  version.samples -= std::min(version.samples, last + 1);
   version.lineage = hash_combine(hash_combine(version.lineage, session_), operation);
   generations_.agreement().set_version(version);
   disturb(now, {}, out);
@@ -557,9 +557,10 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   } else if (!course_.winds_down()) {
     gradient = operation_.order(course_.next_job_number());
   }
+  const bool is_end = saves && is_common_end();
   // Each job tells the learner the progress that belongs to its model.
   if (work_.is_on() && (changes || gradient || saves)) {
-    job.add(task::FollowSwarm{work_.progress(now), 1, work_.note()});
+    job.add(task::FollowSwarm{work_.progress(now), 1, end_.note(now, is_end, work_)});
   }
   if (gradient && options_.is_leased) {
     gradient->from = generations_.agreement().version().samples + operation_.first_sample();
@@ -568,7 +569,6 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
   if (gradient) job.add(*std::move(gradient));
   // The measurement comes after the gradient, so it delays only our own next job.
   if (trains && work_.is_on()) work_.add_measurement(job);
-  const bool is_end = saves && is_common_end();
   if (is_end && options_.target > 0 && course_.is_save_due(step())) job.add(task::Measure{});
   if (saves) job.add(task::Save{.is_common_end = is_end});
   if (job.tasks.empty()) return;

@@ -64,8 +64,9 @@ ModeReport AllReduceMode::report(const Membership& members) const {
                                            {"to", to},
                                            {"latency_s", latency_s},
                                            {"bytes_per_second", bytes_per_second}}});
-    report.details.push_back(fmt::format("slowest link {} to {}: {:.4g} MB/s, {:.3g} ms", from, to,
-                                         1e-6 * bytes_per_second, 1e3 * latency_s));
+    report.details.push_back(fmt::format("slowest link {} to {}: {} MB/s, {} ms", from, to,
+                                         plain_number(1e-6 * bytes_per_second, 4),
+                                         plain_number(1e3 * latency_s)));
   }
   return report;
 }

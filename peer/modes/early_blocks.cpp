@@ -3,27 +3,34 @@
 
 #include <utility>
 
+#include "base/state_hash.hpp"
+
 namespace gv {
 
 bool EarlyBlocks::keep(PeerId from, const Block& block) {
   // Counts bookkeeping too, because a small block takes more memory than its bytes.
-  const std::size_t taken = bytes_ + (held_.size() + 1) * sizeof(Held);
-  if (taken > bytes_max_ || block.bytes.size() > bytes_max_ - taken) return false;
+  const std::size_t needed = block.bytes.size() + sizeof(Held);
+  const auto found = taken_.find(from);
+  const std::size_t taken = found == taken_.end() ? 0 : found->second;
+  if (needed > bytes_max_ - taken) return false;
+  taken_[from] = taken + needed;
   bytes_ += block.bytes.size();
   held_.push_back({from, kept(block)});
   return true;
 }
 
 void EarlyBlocks::keep_only(std::uint64_t session) {
-  for (const Held& piece : held_) {
-    if (piece.block.id.session != session) bytes_ -= piece.block.bytes.size();
+  for (const Held& piece : take()) {
+    if (piece.block.id.session == session) keep(piece.from, piece.block);
   }
-  std::erase_if(held_, [session](const Held& piece) { return piece.block.id.session != session; });
 }
 
 std::deque<EarlyBlocks::Held> EarlyBlocks::take() {
   bytes_ = 0;
+  taken_.clear();
   return std::exchange(held_, {});
 }
+
+bool operator==(const EarlyBlocks& a, const EarlyBlocks& b) { return equal_states(a, b); }
 
 }  // namespace gv

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -158,9 +159,6 @@ MeanEnd Finale::mean_end(const Course& course, const Membership& members) const 
   const auto ran_ms = [](const Progress& progress) {
     return progress.work ? progress.work->ran_ms : std::uint64_t{0};
   };
-  const auto to_ms = [](Duration time) {
-    return static_cast<std::uint64_t>(time / std::chrono::milliseconds(1));
-  };
   const std::uint64_t ran = to_ms(end.note.ran);
   const std::uint64_t most = supported(ran, to_ms(course_.work.wall), members, ran_ms);
   if (most > ran) end.note.ran = std::chrono::milliseconds(most);
@@ -180,6 +178,10 @@ void Finale::begin(Time now, const Course& own, const Membership& members) {
   course.tells = false;
   if (has_mean_) course.version = version_of(*course_.work.resumed.end, last_step());
   AllReduceOptions options = options_;
+  // All chunks in our model enter the mean, whose note then belongs to every peer's checkpoint. The
+  // job that ran when the end began may have trained one after `step_`.
+  constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  if (Ledger* ledger = work_.ledger(); ledger != nullptr && step_) ledger->kept(all);
   options.end = mean_end(own, members);
   end_step_ = options.end->step;
   mean_ = std::make_unique<AllReduceMode>(self_, session_, course, options, *signer_,

@@ -389,11 +389,12 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
     if (course_.jobs_under_way() == 0) next_job(now, members, out, jobs);
     return;
   }
-  server_.tick(now);
+  server_.tick(now, out);
   add_sources(now, members, out);
   fetch_.tick(now, out);
   collect();
   review_download(now, members, out);
+  catch_up(now, members, out);
   const bool joins = course_.phase() == Phase::joining && !course_.is_leaving() && !is_fetching();
   waits_for_mean_ =
       joins && finale_.is_on() && step_ == 0 && finale_.has_ended_for_a_third(members);

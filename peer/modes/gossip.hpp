@@ -62,7 +62,7 @@ class GossipMode final : public Mode {
   void hold_end(bool held) override { course_.hold_end(held); }
   void wind_down(Time now, Effects& out) override;
   bool has_wound_down() const override { return is_still() && course_.has_parted(); }
-  /// Downloads a model if ours is too far behind.
+  /// From now on and for a few seconds, downloads a model if ours is too far behind.
   void woke_up(Time now, Membership& members, Effects& out) override;
   bool is_settling() const override { return exchange_.in_flight(); }
   bool is_idle() const override {
@@ -129,6 +129,7 @@ class GossipMode final : public Mode {
   bool is_usable(const Member* member) const;
   std::optional<PeerId> uniform_choice(const View& view, Rng& draws) const;
   void tell_if_topology_fits(const View& view, Effects& out);
+  void catch_up(Time now, const Membership& members, Effects& out);
   bool should_fetch(const Membership& members) const;
   std::vector<PeerId> take_candidates(const Membership& members);
   void add_sources(Time now, const Membership& members, Effects& out);
@@ -149,6 +150,7 @@ class GossipMode final : public Mode {
   /// Peers that we have asked for a model since we joined or woke up. If all of them fail, we first
   /// ask peers that we have met since, and only then train on without a download.
   std::set<PeerId> tried_;
+  Time watches_lag_until_{};  ///< Until this time, we download a model if ours is too far behind.
   TransferNumbers reviews_;
   ModelReview review_;
   Rng review_draws_;

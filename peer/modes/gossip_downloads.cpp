@@ -13,6 +13,10 @@ namespace {
 /// model.
 constexpr Duration sketch_period = std::chrono::milliseconds(250);
 
+/// How long a peer that woke up watches whether it is far behind. The first messages that it reads
+/// are as old as its sleep, and say nothing about the steps that the others have made since.
+constexpr Duration lag_watched_for = std::chrono::seconds(10);
+
 }  // namespace
 
 void GossipMode::receive_about_state(Time now, PeerId from, const Message& message, Effects& out) {
@@ -186,14 +190,21 @@ void GossipMode::add_sources(Time now, const Membership& members, Effects& out) 
 
 void GossipMode::woke_up(Time now, Membership& members, Effects& out) {
   if (Ledger* ledger = finale_.work().ledger()) ledger->give_up_leases();
+  if (course_.phase() == Phase::joining) return;
+  tried_.clear();
+  watches_lag_until_ = now + lag_watched_for;
+  catch_up(now, members, out);
+}
+
+/// Downloads a model if we woke up a moment ago and are too far behind.
+void GossipMode::catch_up(Time now, const Membership& members, Effects& out) {
+  if (now >= watches_lag_until_) return;
   // At the end our last job may still be running. We would then wait for a download that is never
   // reviewed or adopted, instead of waiting for the others.
   const bool has_ended =
       finale_.is_ending() || (finale_.is_on() && course_.phase() != Phase::training);
-  if (course_.phase() == Phase::joining || has_ended) return;
-  if (course_.is_leaving() || is_fetching()) return;
-  tried_.clear();
-  if (!should_fetch(members)) return;
+  if (has_ended || course_.is_leaving() || is_fetching() || !should_fetch(members)) return;
+  watches_lag_until_ = {};
   out.tell(CatchingUp{.step = step_});
   fetch_from(now, take_candidates(members), out);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/magnitude.hpp"
+#include "base/state_hash.hpp"
 
 namespace gv {
 
@@ -12,15 +13,17 @@ GroupSums::GroupSums(PeerId self, const PipelineOptions& options)
     : self_(self),
       options_(options),
       first_id_(options.parts().count()),
-      early_(pipeline_held_max) {
+      early_(pipeline_held_max),
+      pools_(options.memory) {
   for (const StageSize& stage : options_.stages) {
     sums_in_tests_.push_back(sums_in_tests(stage.forward_sums));
     parts_max_ = std::max({parts_max_, stage.forward_sums.size(), stage.backward_sums.size()});
   }
 }
 
-void GroupSums::enter(std::uint64_t generation, std::size_t micro_batches) {
+void GroupSums::enter(std::uint64_t generation, std::size_t micro_batches, std::size_t held_max) {
   leave();
+  early_ = EarlyBlocks(held_max);
   key_ = generation;
   micro_batches_ = micro_batches;
 }
@@ -37,10 +40,6 @@ void GroupSums::begin(std::uint64_t run) {
   for (const EarlyBlocks::Held& piece : early_.take()) {
     if (place_in_run(piece.block.id) < 2 * sums_in_run()) early_.keep(piece.from, piece.block);
   }
-}
-
-StageValues GroupSums::blank(std::size_t size) {
-  return pools_.try_emplace(size, size, options_.memory).first->second.blank();
 }
 
 const std::vector<GroupSum>& GroupSums::sums_of(std::uint32_t stage, std::uint32_t micro_batch,
@@ -69,8 +68,8 @@ StageValues GroupSums::open(const GroupSumName& name, const std::vector<PeerId>&
                              .is_dealt = is_dealt,
                              .segment = options_.segment_elements,
                              .largest = largest_gradient};
-  StageValues summand = blank(size);
-  sums_.emplace(name, AllReduce(shape, self_, number, 1, summand, blank(size)));
+  StageValues summand = pools_.blank(size);
+  sums_.emplace(name, AllReduce(shape, self_, number, 1, summand, pools_.blank(size)));
   return summand;
 }
 
@@ -129,5 +128,7 @@ std::optional<PeerId> GroupSums::unsound_from() const {
   }
   return std::nullopt;
 }
+
+bool operator==(const GroupSums& a, const GroupSums& b) { return equal_states(a, b); }
 
 }  // namespace gv

@@ -30,13 +30,16 @@ struct GroupSumName {
 
 /// Follows a peer's sums under way. The number of each sum follows from its name, so members agree
 /// on numbers without messages. If a block belongs to a sum that this peer has not opened yet, the
-/// block is kept. Pure.
+/// block is kept. Pure, with value semantics. A copy shares the summands of open sums, which only
+/// the caller writes.
 class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
 
-  /// Starts a generation in which each run has at most `micro_batches` micro-batches.
-  void enter(std::uint64_t generation, std::size_t micro_batches);
+  /// Starts a generation in which each run has at most `micro_batches` micro-batches. Of blocks
+  /// that arrive early, up to `held_max` bytes are kept of each sender.
+  void enter(std::uint64_t generation, std::size_t micro_batches,
+             std::size_t held_max = pipeline_held_max);
   void leave();
   /// Starts a run, and ends all sums of the previous one.
   void begin(std::uint64_t run);
@@ -70,13 +73,16 @@ class GroupSums {
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   std::size_t held_bytes() const { return early_.bytes(); }
 
+  friend class Fields;
+  static constexpr std::size_t field_count = 12;
+  friend bool operator==(const GroupSums& a, const GroupSums& b);
+
  private:
   /// The name of the sum to which a piece belongs; nullopt if the run has no such sum.
   std::optional<GroupSumName> name_of(const TransferId& id) const;
   /// The index of the sum that a piece belongs to, counted from the first sum of this run.
   std::uint64_t place_in_run(const TransferId& id) const;
   std::uint64_t sums_in_run() const { return 2 * micro_batches_ * parts_max_; }
-  StageValues blank(std::size_t size);
 
   PeerId self_;
   PipelineOptions options_;
@@ -90,8 +96,8 @@ class GroupSums {
   std::uint64_t run_ = 0;
   std::map<GroupSumName, AllReduce> sums_;
   EarlyBlocks early_;
-  std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
-  std::uint64_t bytes_sent_ = 0;             ///< Bytes sent in sums that have been closed.
+  VectorPools pools_;
+  std::uint64_t bytes_sent_ = 0;  ///< Bytes sent in sums that have been closed.
 };
 
 }  // namespace gv

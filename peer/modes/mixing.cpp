@@ -330,7 +330,9 @@ void MixingMode::go_on(Time now, Effects& out) {
   after.step += steps;
   after.samples += steps * samples_together();
   if (finale_.is_on() && !is_in_step(options_.rule)) {
-    after.samples = std::max(before.samples, finale_.work().counted());
+    // A slow peer has made few of the swarm's steps. See unsoundness().
+    const std::uint64_t most = after.step * planner_.samples_max();
+    after.samples = std::max(before.samples, std::min(finale_.work().counted(), most));
   }
   generations_.agreement().set_version(after);
   followed_ += steps;

@@ -69,7 +69,8 @@ class Mode {
   virtual void tick(Time now, Membership& members, Effects& out, std::vector<Job>& jobs) = 0;
   virtual Time deadline() const = 0;
 
-  /// Called when our incarnation has risen because other peers suspected us or declared us dead.
+  /// Called when our incarnation has risen because other peers suspected us or declared us dead,
+  /// and after a sleep so long that they have forgotten us.
   virtual void woke_up(Time, Membership&, Effects&) {}
 
   /// While `held`, this peer must not begin the common end of the run.

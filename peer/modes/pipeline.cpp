@@ -25,6 +25,12 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
       states_(self, course.layout_hash, options, draws) {
+  // Any stages may become ours in the generation that early blocks belong to.
+  std::size_t held_max = pipeline_held_max;
+  for (std::uint32_t stage = 0; stage < options.stages.size(); ++stage) {
+    held_max += options.sent_bytes_max(stage);
+  }
+  early_ = EarlyBlocks(held_max);
   if (options.plan != StagePlanKind::automatic) return;
   std::size_t most = 0;
   for (const StageSize& stage : options.stages) most = std::max(most, stage.forward);
@@ -576,7 +582,10 @@ bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
       if (course_.jobs_under_way() == 0) counts_.waiting_s += seconds(now - idle_since_);
     }
   }
-  if (saves && work_.is_on()) job.add(task::FollowSwarm{work_.progress(now), 1, work_.note()});
+  if (saves && work_.is_on()) {
+    const bool is_end = step() >= course_.steps();
+    job.add(task::FollowSwarm{work_.progress(now), 1, end_.note(now, is_end, work_)});
+  }
   if (saves) job.add(task::Save{});
   if (job.tasks.empty()) return false;
   job_generation_ = served() != nullptr ? served()->key() : 0;

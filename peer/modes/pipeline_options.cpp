@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "consensus/mixing/mix_message.hpp"
+
 namespace gv {
 
 MixRule in_runs(const MixRule& rule) {
@@ -100,6 +102,25 @@ StagePlanOptions PipelineOptions::planning() const {
   }
   if (this->plan == StagePlanKind::automatic) plan.layouts = layout_costs(*this);
   return plan;
+}
+
+std::size_t PipelineOptions::sent_bytes_max(std::uint32_t stage) const {
+  const StageSize& size = stages[stage];
+  std::size_t parameters = size.parameters;
+  std::size_t state = size.state;
+  for (const PartSize& slice : size.slices) {
+    parameters += slice.parameters;
+    state += slice.state;
+  }
+  std::size_t pass = size.forward;
+  if (stage + 1 < stages.size()) pass += stages[stage + 1].backward;
+  // Whatever the algorithm, no peer sends another more than twice the values of a sum.
+  for (const GroupSum& sum : size.forward_sums) pass += 2 * sum.most();
+  for (const GroupSum& sum : size.backward_sums) pass += 2 * sum.most();
+  // A test adds at most as many micro-batches, because more of them wait for answers.
+  const std::size_t floats = 2 * micro_batches * pass + 2 * parameters + state;
+  const bool mixes = consensus == StageConsensus::mixing;
+  return sizeof(float) * floats + (mixes ? mix_message_bytes_max(size.parameters) : 0);
 }
 
 }  // namespace gv

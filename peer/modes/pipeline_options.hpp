@@ -21,8 +21,9 @@
 
 namespace gv {
 
-/// The largest number of bytes in early blocks that a peer keeps. Only a misbehaving peer sends
-/// more.
+/// How many bytes of early blocks are kept of each sender, in addition to all that an honest one
+/// sends in a run (PipelineOptions::sent_bytes_max). They are for bookkeeping and for repeated
+/// blocks. Only a misbehaving peer sends more.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
 /// The largest number of micro-batches in a test. Test samples beyond it are left out.
@@ -102,6 +103,11 @@ struct PipelineOptions {
   std::vector<PartSize> part_sizes() const;
   /// How peers form groups and divide stages among themselves.
   StagePlanOptions planning() const;
+  /// The largest number of bytes that an honest peer sends to a carrier of `stage` in a run for
+  /// this stage: results of passes, pieces of sums, a message of mixing, and a copy of its state.
+  std::size_t sent_bytes_max(std::uint32_t stage) const;
+
+  static constexpr std::size_t field_count = 25;
 };
 
 }  // namespace gv

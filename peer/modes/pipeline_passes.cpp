@@ -1,9 +1,10 @@
-// Makes the passes of a run: what a peer computes next, and where it sends the results.
+// Makes the passes of a run: what a peer computes next, and where results go and come from.
 #include <algorithm>
 #include <span>
 #include <utility>
 
 #include "base/check.hpp"
+#include "base/magnitude.hpp"
 #include "peer/modes/pipeline_run.hpp"
 
 namespace gv {
@@ -37,8 +38,8 @@ StageValues PipelineRun::input_of(const PipelineInstruction& what) {
   const PassName name{operation_ % operations_named, what.stage, what.micro_batch,
                       what.action != Action::forward};
   const auto found = incoming_.find(name);
-  if (found == incoming_.end()) return nullptr;
-  return found->second.blocks.is_whole() ? found->second.values : nullptr;
+  if (found == incoming_.end() || !found->second.blocks.is_whole()) return nullptr;
+  return found->second.values;
 }
 
 /// Skips updates if the schedule is synchronous, because an update then waits until the parts of
@@ -149,10 +150,10 @@ std::optional<task::StagePass> PipelineRun::part_of(const Pass& pass) {
   }
   if (!is_last) part.out = group_sums_.open(sum_name(what, pass.part), own_peers_, *place_);
   if (is_last && goes_on && what.stage < last) {
-    part.out = blank(options_.stages[what.stage + 1].forward);
+    part.out = pools_.blank(options_.stages[what.stage + 1].forward);
   }
   if (is_last && goes_back && what.stage > 0) {
-    part.out = blank(what.tests ? 1 : options_.stages[what.stage].backward);
+    part.out = pools_.blank(what.tests ? 1 : options_.stages[what.stage].backward);
   }
   if (is_last && (accumulates(what) || what.action == Action::update)) {
     part.sum = sum_of(what.stage).gradients;
@@ -184,6 +185,55 @@ void PipelineRun::pass_on(const task::StagePass& pass, Effects& out) {
                              .id = pass_id(self_, key_, name),
                              .payload = {pass.out, bytes}});
   }
+}
+
+/// True if `from` is the neighbour that has to send us this pass. All members of the previous group
+/// have the same values, and each member of our group gets them from one of those members. `ahead`
+/// is 1 for a pass of the next run, which the sender has already begun, and 0 otherwise.
+bool PipelineRun::is_from_neighbour(const PassName& name, std::uint64_t ahead, PeerId from) {
+  const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
+  const bool is_now = begun_ && ahead == 0;
+  if (is_now && is_test(name.micro_batch) && !has_test_) return false;
+  const std::vector<std::uint32_t>& route =
+      is_now || is_test(name.micro_batch) ? route_of(name.micro_batch)
+                                          : early_routes(operation_ + ahead)[name.micro_batch];
+  const auto& senders = groups_.members[route[stage]];
+  return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
+}
+
+/// Returns the routes of a run that has not begun at this peer yet.
+const Routes& PipelineRun::early_routes(std::uint64_t operation) {
+  const auto found = early_routes_.find(operation);
+  if (found != early_routes_.end()) return found->second;
+  return early_routes_.emplace(operation, routes_of(operation)).first->second;
+}
+
+bool PipelineRun::receive_pass(PeerId from, const Block& block) {
+  const std::optional<PassName> named = pass_named(block.id);
+  if (!named) return false;
+  const PassName& name = *named;
+  const bool known = name.stage < options_.stages.size() && carries(name.stage) &&
+                     name.micro_batch < options_.micro_batches + tests_of_run() &&
+                     (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
+  const std::uint64_t ahead = (name.operation - operation_) % operations_named;
+  if (!known || block.id.owner != from || ahead > 1) return false;
+  if (!is_from_neighbour(name, ahead, from)) return false;
+  if (!incoming_.contains(name) && !may_keep(name)) return false;
+  const std::size_t size = size_of(name);
+  Incoming& incoming = incoming_[name];
+  if (!incoming.values) {
+    incoming = {from, pools_.blank(size), Reassembly(sizeof(float) * size, sizeof(float))};
+  }
+  const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
+  if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
+  // If we used these values, our own results would become invalid too, and other peers would blame
+  // us.
+  if (incoming.blocks.is_whole() && !(largest_magnitude(*incoming.values) <= largest_gradient)) {
+    unsound_pass_ = from;
+    incoming_.erase(name);
+  }
+  ++progress_;
+  return true;
 }
 
 }  // namespace gv

@@ -2,14 +2,18 @@
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <span>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/magnitude.hpp"
 #include "base/overloaded.hpp"
 #include "base/rng.hpp"
+#include "base/state_hash.hpp"
 #include "consensus/mixing/mix_message.hpp"
 #include "peer/node/stage_mixers.hpp"
 
@@ -27,7 +31,8 @@ PipelineRun::PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOpti
       plan_(options.planning()),
       members_max_(plan_.group.limit()),
       group_sums_(self, options),
-      held_(pipeline_held_max) {}
+      held_(pipeline_held_max),
+      pools_(options.memory) {}
 
 // ---- Generations and runs ----
 
@@ -49,6 +54,9 @@ void PipelineRun::enter(const Generation& generation) {
   const HeldParts held = held_parts(order_, generation.assignments, plan_.parts);
   own_stages_ = held.stages[rank_];
   own_slices_ = held.slices[rank_];
+  std::size_t held_max = pipeline_held_max;
+  for (const std::uint32_t stage : own_stages_) held_max += options_.sent_bytes_max(stage);
+  held_ = EarlyBlocks(held_max);
   enter_groups(held, generation.shares);
   if (options_.consensus != StageConsensus::mixing) return;
   for (const std::uint32_t stage : own_stages_) {
@@ -83,7 +91,7 @@ void PipelineRun::enter_groups(const HeldParts& held, const std::vector<std::uin
   }
   // The number of tests depends on `workers_`, and all members must number sums in the same way.
   test_routes_ = make_routes(RouterKind::fixed, workers_, tests_of_run(), worker_speeds_, Rng(0));
-  group_sums_.enter(key_, options_.micro_batches + test_routes_.size());
+  group_sums_.enter(key_, options_.micro_batches + test_routes_.size(), held_.bytes_max());
   group_sums_.begin(operation_);
 }
 
@@ -135,10 +143,6 @@ void PipelineRun::leave() {
   drawn_for_.reset();
   held_.take();
   group_sums_.leave();
-}
-
-StageValues PipelineRun::blank(std::size_t size) {
-  return pools_.try_emplace(size, size, options_.memory).first->second.blank();
 }
 
 void PipelineRun::begin(std::uint64_t operation, bool tests, Effects& out) {
@@ -199,8 +203,11 @@ std::vector<std::uint32_t> PipelineRun::partners(std::uint32_t stage) const {
 void PipelineRun::make_sum(std::uint32_t stage) {
   const std::size_t size = options_.stages[stage].parameters;
   const std::size_t whole = size + options_.micro_batches * members_max_;
-  StageSum sum{
-      .stage = stage, .members = {}, .gradients = blank(whole), .parameters = {}, .reduce = {}};
+  StageSum sum{.stage = stage,
+               .members = {},
+               .gradients = pools_.blank(whole),
+               .parameters = {},
+               .reduce = {}};
   std::ranges::fill(*sum.gradients, 0.0F);
   for (const auto& route : routes_) sum.own += route[stage] == worker_;
   if (mixing_.contains(stage) && operation_ % options_.mix_every == 0) {
@@ -210,7 +217,7 @@ void PipelineRun::make_sum(std::uint32_t stage) {
   if (sum.members.size() > 1) {
     const bool averages =
         options_.consensus == StageConsensus::gossip || !is_synchronous(options_.kind);
-    if (averages) sum.parameters = blank(whole);
+    if (averages) sum.parameters = pools_.blank(whole);
     AllReduceShape shape{.order = sum.members,
                          .generation = key_,
                          .stage = stage,
@@ -237,9 +244,10 @@ void PipelineRun::make_sum(std::uint32_t stage) {
     }
     sum.buckets = shape.buckets.size();
     sum.reduce.emplace(shape, self_, operation_, counts ? 1.0F : 0.0F,
-                       averages ? sum.parameters : sum.gradients, blank(whole));
+                       averages ? sum.parameters : sum.gradients, pools_.blank(whole));
   }
   make_slice_sums(sum);
+  static_assert(std::is_nothrow_move_constructible_v<StageSum>, "a growing list copies no values");
   sums_.push_back(std::move(sum));
 }
 
@@ -250,10 +258,10 @@ void PipelineRun::make_slice_sums(StageSum& sum) {
   std::size_t all = 0;
   for (std::size_t s = own.begin; s < own.end; ++s) all += sizes[s].parameters;
   const std::size_t whole = all + own.size() * options_.micro_batches;
-  sum.slices = blank(whole);
+  sum.slices = pools_.blank(whole);
   std::ranges::fill(*sum.slices, 0.0F);
   if (workers_[sum.stage].size() == 1) return;
-  sum.sliced = blank(whole);
+  sum.sliced = pools_.blank(whole);
   const std::size_t first = plan_.parts.slices_of(sum.stage).begin;
   Range values;
   for (std::size_t begin = own.begin, end = begin; begin < own.end; begin = end) {
@@ -482,27 +490,6 @@ std::vector<StageEnd> PipelineRun::finish() {
 
 // ---- Blocks ----
 
-/// True if `from` is the neighbour that has to send us this pass. All members of the previous group
-/// have the same values, and each member of our group gets them from one of those members. `ahead`
-/// is 1 for a pass of the next run, which the sender has already begun, and 0 otherwise.
-bool PipelineRun::is_from_neighbour(const PassName& name, std::uint64_t ahead, PeerId from) {
-  const std::uint32_t stage = name.backward ? name.stage + 1 : name.stage - 1;
-  const bool is_now = begun_ && ahead == 0;
-  if (is_now && is_test(name.micro_batch) && !has_test_) return false;
-  const std::vector<std::uint32_t>& route =
-      is_now || is_test(name.micro_batch) ? route_of(name.micro_batch)
-                                          : early_routes(operation_ + ahead)[name.micro_batch];
-  const auto& senders = groups_.members[route[stage]];
-  return order_[senders[place_->own % senders.size()]] == from && route[name.stage] == worker_;
-}
-
-/// Returns the routes of a run that has not begun at this peer yet.
-const Routes& PipelineRun::early_routes(std::uint64_t operation) {
-  const auto found = early_routes_.find(operation);
-  if (found != early_routes_.end()) return found->second;
-  return early_routes_.emplace(operation, routes_of(operation)).first->second;
-}
-
 bool PipelineRun::carries(std::uint32_t part) const {
   return part < holders_.size() && std::ranges::binary_search(holders_[part], rank_);
 }
@@ -562,32 +549,40 @@ std::span<std::byte> PipelineRun::place(PeerId from, const TransferId& id, std::
   return reduce != nullptr ? reduce->place(from, id, offset, bytes) : std::span<std::byte>();
 }
 
-bool PipelineRun::receive_pass(PeerId from, const Block& block) {
-  const std::optional<PassName> named = pass_named(block.id);
-  if (!named) return false;
-  const PassName& name = *named;
-  const bool known = name.stage < options_.stages.size() && carries(name.stage) &&
-                     name.micro_batch < options_.micro_batches + tests_of_run() &&
-                     (name.backward ? name.stage + 1 < options_.stages.size() : name.stage > 0);
-  const std::uint64_t ahead = (name.operation - operation_) % operations_named;
-  if (!known || block.id.owner != from || ahead > 1) return false;
-  if (!is_from_neighbour(name, ahead, from)) return false;
-  if (!incoming_.contains(name) && !may_keep(name)) return false;
-  const std::size_t size = size_of(name);
-  Incoming& incoming = incoming_[name];
-  if (!incoming.values) {
-    incoming = {from, blank(size), Reassembly(sizeof(float) * size, sizeof(float))};
+// ---- Values ----
+
+PipelineRun::StageSums::StageSums(const StageSums& other) : std::vector<StageSum>(other) {
+  // AllReduce has no setters for its memory, because nothing else moves that memory.
+  using Input = std::shared_ptr<const Floats>;
+  for (StageSum& sum : *this) {
+    if (sum.reduce) {
+      std::get<Input&>(fields_of(*sum.reduce)) = sum.parameters ? sum.parameters : sum.gradients;
+    }
+    for (SliceSum& own : sum.slice_sums) {
+      std::get<Input&>(fields_of(own.reduce)) = sum.slices;
+      std::get<Values&>(fields_of(own.reduce)) = StageValues(sum.sliced);
+    }
   }
-  const auto memory = std::as_writable_bytes(std::span<float>(*incoming.values));
-  if (incoming.from != from || incoming.blocks.take(block, memory) != BlockFit::next) return false;
-  // If we used these values, our own results would become invalid too, and other peers would blame
-  // us.
-  if (incoming.blocks.is_whole() && !(largest_magnitude(*incoming.values) <= largest_gradient)) {
-    unsound_pass_ = from;
-    incoming_.erase(name);
-  }
-  ++progress_;
-  return true;
 }
+
+/// The fields that make up the state: all except memory to reuse and what follows from others.
+auto PipelineRun::state() const {
+  const auto& [self, seed, options, plan, members_max, key, order, rank, replicas, holders, stages,
+               slices, groups, worker, peers, workers, speeds, place, operation, begun, computing,
+               routes, early_routes, test_routes, has_test, scheduled, list, tests_left, is_tested,
+               position, passes, drawn_for, drawn, sums, group_sums, mixing, incoming, held, pools,
+               progress, unsound, sent] = *this;
+  return std::tie(self, seed, options, key, order, rank, replicas, holders, stages, slices, groups,
+                  worker, peers, workers, speeds, place, operation, begun, computing, routes,
+                  test_routes, has_test, scheduled, list, tests_left, is_tested, position, passes,
+                  drawn_for, drawn, sums, group_sums, mixing, incoming, held, progress, unsound,
+                  sent);
+}
+
+bool operator==(const PipelineRun& a, const PipelineRun& b) {
+  return equal_states(a.state(), b.state());
+}
+
+void PipelineRun::add_to(StateHash& hash) const { hash.add(state()); }
 
 }  // namespace gv

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/own_copy.hpp"
 #include "consensus/allreduce/all_reduce.hpp"
 #include "consensus/generation/agreement.hpp"
 #include "consensus/message/effects.hpp"
@@ -28,11 +29,18 @@
 
 namespace gv {
 
+class StateHash;
+
 /// Carries out schedules. All peers that know the generation and the number of a run compute the
 /// same groups, routes and lists. So each peer knows which inputs will arrive and where its results
 /// go. A group of peers is one worker of the schedule: all members make the group's passes, each
 /// for its own slices of the layers. A run changes no lasting state, so it can be given up without
-/// effect. Pure.
+/// effect. Pure, with value semantics.
+///
+/// A copy has its own memory. But a task writes to the memory of the run that returned it, so copy
+/// a run only when all tasks that next() has returned are carried out, whether or not done() was
+/// called for them. Likewise, transfers under way read the memory of the run that asked for them.
+/// Two runs are equal only if all bits of their memory are, even where nothing was written yet.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
@@ -104,11 +112,17 @@ class PipelineRun {
   /// Bytes of blocks that are kept for later sums.
   std::size_t held_bytes() const { return held_.bytes() + group_sums_.held_bytes(); }
 
+  friend bool operator==(const PipelineRun& a, const PipelineRun& b);
+  void add_to(StateHash& hash) const;
+
  private:
+  /// Values that tasks, sums or blocks write. A copied run writes to its own copy.
+  using Values = OwnCopy<Floats>;
+
   /// A result of a pass that is arriving, or has arrived.
   struct Incoming {
     PeerId from{};
-    StageValues values;
+    Values values;
     Reassembly blocks;  ///< Empty, and so complete, for results of our own.
   };
 
@@ -117,6 +131,8 @@ class PipelineRun {
     std::uint32_t part = 0;  ///< The number of the first slice in this sum.
     std::size_t buckets = 0;
     AllReduce reduce;
+
+    static constexpr std::size_t field_count = 3;
   };
 
   /// The replicas of one of our stages, and their sum.
@@ -126,14 +142,14 @@ class PipelineRun {
     std::vector<PeerId> members;
     /// Our gradients, followed by counts that serve as the contribution checksum: for each
     /// micro-batch, one count for each possible member of a group.
-    StageValues gradients;
+    Values gradients;
     /// The parameters to average, followed by counts as in `gradients`; null if none are averaged.
-    StageValues parameters;
+    Values parameters;
     std::optional<AllReduce> reduce;
     /// The gradients of our slices, followed by a count for each slice and micro-batch; null if
     /// there are no slices.
-    StageValues slices;
-    StageValues sliced;  ///< The sum of `slices` over all groups, if there are several.
+    Values slices;
+    Values sliced;  ///< The sum of `slices` over all groups, if there are several.
     std::vector<SliceSum> slice_sums;  ///< The sums that together give `sliced`.
     std::size_t buckets = 0;           ///< The number of buckets in `reduce`.
     std::size_t own = 0;               ///< The number of micro-batches that pass through our group.
@@ -144,6 +160,18 @@ class PipelineRun {
     /// The round of mixing by a rule; empty if this run has none.
     std::optional<std::uint64_t> round;
     bool sent = false;  ///< True if our messages of the round have been sent.
+
+    static constexpr std::size_t field_count = 15;
+  };
+
+  /// The sums of a run. Copied sums read and write the values that were copied with them.
+  struct StageSums : std::vector<StageSum> {
+    StageSums() = default;
+    StageSums(const StageSums& other);
+    StageSums(StageSums&&) noexcept = default;
+    StageSums& operator=(const StageSums& other) { return *this = StageSums(other); }
+    StageSums& operator=(StageSums&&) noexcept = default;
+    ~StageSums() = default;
   };
 
   /// How one of our stages mixes by a rule in this generation.
@@ -152,6 +180,8 @@ class PipelineRun {
     RoundPlan plan;
     RoundInbox box;
     std::optional<MixPlace> place;  ///< Our place, until a task gives it to the mixer.
+
+    static constexpr std::size_t field_count = 4;
   };
 
   /// A pass whose parts next() returns one by one.
@@ -197,13 +227,13 @@ class PipelineRun {
   void send_round(const task::SendStage& send, Effects& out);
   void pass_on(const task::StagePass& pass, Effects& out);
   StageSum& sum_of(std::uint32_t stage);
-  StageValues blank(std::size_t size);
   /// True if next() has returned all instructions.
   bool is_list_done() const { return position_ == list().size() && passes_.empty(); }
   const std::vector<PipelineInstruction>& list() const { return list_; }
   const std::vector<std::uint32_t>& own_group() const { return groups_.members[worker_]; }
   std::optional<Job::Task> parameters_task();
   std::optional<task::StagePass> part_of(const Pass& pass);
+  auto state() const;
 
   PeerId self_;
   std::uint64_t run_seed_;
@@ -244,12 +274,12 @@ class PipelineRun {
   /// The forward pass whose batch was drawn in advance. The rest of this pass has not begun.
   std::optional<PipelineInstruction> drawn_for_;
   std::size_t drawn_ = 0;
-  std::vector<StageSum> sums_;
+  StageSums sums_;
   GroupSums group_sums_;
   std::map<std::uint32_t, Mixing> mixing_;  ///< How each stage mixes.
   std::map<PassName, Incoming> incoming_;
-  EarlyBlocks held_;                         ///< Early blocks for the sums of the next run.
-  std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
+  EarlyBlocks held_;  ///< Early blocks for the sums of the next run.
+  VectorPools pools_;
   std::uint64_t progress_ = 0;
   std::optional<PeerId> unsound_pass_;  ///< The sender of a result with invalid values.
   std::uint64_t bytes_sent_ = 0;

@@ -18,6 +18,12 @@ constexpr std::uint64_t peers_max = 1024;
 /// missing.
 constexpr std::size_t direct_max = 16;
 
+/// True if the generation lets the peer continue from its own model.
+bool continues(const Generation& start, PeerId peer) {
+  const auto rank = std::ranges::find(start.order, peer) - start.order.begin();
+  return rank < std::ssize(start.sources) && start.sources[static_cast<std::size_t>(rank)] == peer;
+}
+
 /// True if the peer that gave this answer reports that it cannot reach the peer `from`.
 bool is_cut_off(const Answer& answer, PeerId from) {
   return std::ranges::any_of(answer.links, [from](const LinkReport& link) {
@@ -186,12 +192,26 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
   return revision == SettingsRevision{} ? "" : options_.revision_problem(revision);
 }
 
+/// Only a peer that has promised exactly the version of `start` sends it to others. The rest of a
+/// plan can be judged only if all peers continue from one model, because otherwise each peer has
+/// its own limit for how far behind the others may be.
+std::string ReplicaPlanner::problem_of_sources(const Generation& start, PeerId self,
+                                               const Answer& own) const {
+  const bool has_it = continues(start, self);
+  const auto receivers = std::ranges::count(start.sources, self) - (has_it ? 1 : 0);
+  const bool is_promised = own.version == start.version;
+  if (receivers > 0 && !is_promised) return "it names us as the source of a state that we lack";
+  if (start.contains(self) && !has_it && is_promised) return "it makes us download our own state";
+  const bool is_judged = has_it && options_.own_models_within == 0;
+  return is_judged && !is_near(own.version, start.version)
+             ? "it continues from a state that we have not promised"
+             : "";
+}
+
 /// True if we may begin this generation. Its plan must let us continue from our own model if and
 /// only if the version in our answer is near enough.
 bool ReplicaPlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
-  const auto rank = std::ranges::find(start.order, self) - start.order.begin();
-  const bool has_it = start.sources[static_cast<std::size_t>(rank)] == self;
-  if (has_it != is_near(own.version, start.version)) return false;
+  if (continues(start, self) != is_near(own.version, start.version)) return false;
   const std::size_t holders = holders_of(start, {}).size();
   return may_replace(own.version, start.version, are_many(holders, start.order.size()));
 }

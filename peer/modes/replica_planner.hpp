@@ -62,6 +62,8 @@ class ReplicaPlanner final : public GenerationPlanner {
   std::string problem(const Generation& generation) const override;
   std::string problem(const Answer& answer) const override;
   std::string problem(const SettingsRevision& revision) const override;
+  std::string problem_of_sources(const Generation& start, PeerId self,
+                                 const Answer& own) const override;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
  private:

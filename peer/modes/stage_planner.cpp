@@ -30,6 +30,23 @@ SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
   return {.latency_s = slowest.latency_s, .bytes_per_s = 1 / slowest.seconds_per_byte};
 }
 
+/// Returns the offers without those holdings whose versions are not believed.
+template <class IsBelieved>
+std::vector<StageOffer> believed_among(std::vector<StageOffer> offers, IsBelieved is_believed) {
+  for (StageOffer& offer : offers) {
+    std::erase_if(offer.holdings,
+                  [&](const StageHolding& holding) { return !is_believed(holding.version); });
+  }
+  return offers;
+}
+
+std::size_t holders_among(const std::vector<StageOffer>& offers, const ModelVersion& version) {
+  return static_cast<std::size_t>(std::ranges::count_if(offers, [&](const StageOffer& offer) {
+    return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
+           offer.holdings.end();
+  }));
+}
+
 }  // namespace
 
 StagePlanner::StagePlanner(std::vector<double> stage_seconds, std::uint64_t samples,
@@ -76,28 +93,25 @@ std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& 
                        [&](PeerId a, PeerId b) { return link_between(links, a, b); });
   };
   if (!believed_) return plan_of(offers);
-  const auto is_believed = [&](const ModelVersion& version) {
-    if (is_near(version)) return true;
-    const auto has_it = [&](const StageOffer& offer) {
-      return std::ranges::find(offer.holdings, version, &StageHolding::version) !=
-             offer.holdings.end();
-    };
-    const auto holders = static_cast<std::size_t>(std::ranges::count_if(offers, has_it));
-    return are_many(holders, offers.size());
-  };
-  std::vector<StageOffer> believed = offers;
-  std::size_t left_out = 0;
-  for (StageOffer& offer : believed) {
-    left_out += std::erase_if(
-        offer.holdings, [&](const StageHolding& holding) { return !is_believed(holding.version); });
-  }
-  std::optional<StagePlan> plan = plan_of(believed);
-  return plan || left_out == 0 ? plan : plan_of(offers);
+  std::optional<StagePlan> plan = plan_of(believed_among(offers, [&](const ModelVersion& version) {
+    return is_near(version) || are_many(holders_among(offers, version), offers.size());
+  }));
+  return plan ? plan : plan_of(offers);
 }
 
-ModelVersion StagePlanner::newest_version(const Answers& answers) const {
+/// A single peer, which may be hostile, could claim all parts of a version that exists nowhere.
+/// Peers that have made their part of the last run would then give it up, and those that know that
+/// all have made it would not. So a version counts if we or more than a third of all peers have any
+/// part of it. If no such version is complete, all versions count.
+ModelVersion StagePlanner::newest_version(const Answers& answers, const Answer& own) const {
   const std::vector<StageOffer> offers = offers_in(answers, options_.parts);
-  return newest_complete(offers, options_.parts.count()).value_or(ModelVersion());
+  const auto believed = believed_among(offers, [&](const ModelVersion& version) {
+    return std::ranges::find(own.holdings, version, &StageHolding::version) != own.holdings.end() ||
+           are_many(holders_among(offers, version), offers.size());
+  });
+  const std::uint32_t parts = options_.parts.count();
+  const auto newest = newest_complete(believed, parts);
+  return newest ? *newest : newest_complete(offers, parts).value_or(ModelVersion());
 }
 
 std::string StagePlanner::problem(const Generation& generation) const {
@@ -198,23 +212,31 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   return predicted_step({held.stages, groups_of(held, options_.parts)}, *options_.layouts, site);
 }
 
-/// True if three conditions hold: we carry a stage, we have promised each state that the plan
-/// expects from us, and we believe that the version exists.
-bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& own) const {
+/// A plan expects from us only states that we have promised, and if we take no part, only if we are
+/// about to leave. At step 0 every peer makes its states from the seed. A generation without peers
+/// has no sources.
+std::string StagePlanner::problem_of_sources(const Generation& start, PeerId self,
+                                             const Answer& own) const {
+  if (start.version.step == 0 || start.order.empty()) return "";
+  const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
+  for (const StageAssignment& assignment : options_.parts.unpacked(start.assignments)) {
+    if (assignment.source != self) continue;
+    if (!start.contains(self) && !own.leaves) return "it leaves us out and names us as a source";
+    const bool is_promised = std::ranges::any_of(holdings, [&](const StageHolding& holding) {
+      return holding.stage == assignment.stage && holding.version == start.version;
+    });
+    if (!is_promised) return "it names us as the source of a stage that we have not promised";
+  }
+  return "";
+}
+
+/// True if we carry a stage, and believe that the version exists.
+bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& /*own*/) const {
   std::set<PeerId> sources;
   for (const StageAssignment& assignment : start.assignments) sources.insert(assignment.source);
   if (!is_near(start.version) && !are_many(sources.size(), start.order.size())) return false;
-  const std::vector<StageHolding> holdings = options_.parts.unpacked(own.holdings);
-  bool carries = false;
-  for (const StageAssignment& assignment : options_.parts.unpacked(start.assignments)) {
-    carries |= assignment.carrier == self;
-    if (assignment.source != self || start.version.step == 0) continue;
-    const bool is_claimed = std::ranges::any_of(holdings, [&](const StageHolding& holding) {
-      return holding.stage == assignment.stage && holding.version == start.version;
-    });
-    if (!is_claimed) return false;
-  }
-  return carries;
+  return std::ranges::find(start.assignments, self, &StageAssignment::carrier) !=
+         start.assignments.end();
 }
 
 }  // namespace gv

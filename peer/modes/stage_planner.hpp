@@ -33,11 +33,13 @@ class StagePlanner final : public GenerationPlanner {
 
   /// Makes a plan whose shares are speeds, in thousandths of the fastest peer's speed.
   std::optional<Generation> plan(const Answers& answers, const Generation* last) const override;
-  ModelVersion newest_version(const Answers& answers) const override;
+  ModelVersion newest_version(const Answers& answers, const Answer& own) const override;
   std::uint64_t samples_max() const override { return samples_; }
   std::string problem(const Generation& generation) const override;
   std::string problem(const Answer& answer) const override;
   using GenerationPlanner::problem;
+  std::string problem_of_sources(const Generation& start, PeerId self,
+                                 const Answer& own) const override;
   bool can_begin(const Generation& start, PeerId self, const Answer& own) const override;
 
   /// Predicts the seconds that a step of this generation takes. Returns 0 if plans are not made by

@@ -16,17 +16,14 @@ StageStates::StageStates(PeerId self, std::uint64_t layout_hash, const PipelineO
     : self_(self),
       layout_hash_(layout_hash),
       sizes_(options.part_sizes()),
-      memory_(options.memory),
+      pools_(options.memory),
       draws_(draws.fork("review")),
       is_common_(options.consensus == StageConsensus::allreduce && is_synchronous(options.kind)),
       server_(generation_server(layout_hash)),
       sketches_(layout_hash),
       audit_(self) {}
 
-StageValues StageStates::blank(std::uint32_t stage) {
-  const std::size_t size = sizes_[stage].state;
-  return pools_.try_emplace(size, size, memory_).first->second.blank();
-}
+StageValues StageStates::blank(std::uint32_t stage) { return pools_.blank(sizes_[stage].state); }
 
 // ---- States kept ----
 
@@ -93,6 +90,7 @@ void StageStates::enter(const Generation& generation) {
 
 void StageStates::leave() {
   key_ = 0;
+  reported_sources_.clear();
   if (!fetched_.empty()) partial_ = std::exchange(fetched_, {});
   for (auto& [stage, part] : partial_) part.download.stop();
   holders_.clear();
@@ -108,7 +106,8 @@ void StageStates::leave() {
   newest_copies_.clear();
   expected_.clear();
   unsound_from_.reset();
-  pools_.clear();  // The next generation may give us fewer parts.
+  // The next generation may give us fewer parts. A copy of the pools has no vectors.
+  pools_ = VectorPools(pools_);
 }
 
 void StageStates::prepare_reviews() {
@@ -162,6 +161,7 @@ void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& o
   if (fetched.is_whole) return;
   std::vector<PeerId> others = holders_[stage];
   std::erase(others, source);
+  const auto before = static_cast<std::ptrdiff_t>(out.facts.size());
   fetched.download.want(now,
                         {.session = key_,
                          .version = version_,
@@ -169,6 +169,12 @@ void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& o
                          .source = source,
                          .holders = std::move(others)},
                         out);
+  // A source may send many slices, but people want to know only once that it is asked.
+  if (reported_sources_.insert(source).second) return;
+  const auto repeated =
+      std::remove_if(out.facts.begin() + before, out.facts.end(),
+                     [](const Fact& fact) { return std::holds_alternative<FetchAsked>(fact); });
+  out.facts.erase(repeated, out.facts.end());
 }
 
 bool StageStates::is_fetching() const {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory_resource>
 #include <optional>
 #include <set>
 #include <utility>
@@ -152,14 +151,15 @@ class StageStates {
   PeerId self_;
   std::uint64_t layout_hash_;
   std::vector<PartSize> sizes_;  ///< The sizes of each part.
-  std::pmr::memory_resource* memory_;
-  std::map<std::size_t, VectorPool> pools_;  ///< One pool for each size of vector.
+  VectorPools pools_;
   Rng draws_;
   std::map<std::uint32_t, std::vector<Kept>> kept_;
   std::uint64_t key_ = 0;
   ModelVersion version_;  ///< The version at which the generation begins.
   bool is_common_;        ///< True if all carriers of a stage at one version have the same bits.
   std::map<std::uint32_t, Fetched> fetched_;  ///< The download of each stage.
+  /// The sources of downloads in this generation that FetchAsked has named.
+  std::set<PeerId> reported_sources_;
   /// Incomplete downloads from generations that have ended.
   std::map<std::uint32_t, Fetched> partial_;
   std::map<std::uint32_t, std::vector<PeerId>> holders_;  ///< For each stage, the carriers that

@@ -22,6 +22,8 @@ constexpr Duration known_for = std::chrono::seconds(10);
 /// Peers say hello during this time after our start. Until it has passed, we do not rely on the
 /// reports of the first few peers.
 constexpr Duration meeting = std::chrono::seconds(2);
+/// Peers hear far more often than this while they train.
+constexpr Duration absent_after = std::chrono::seconds(3);
 /// If a total is above ours by more than this many seconds of work, reports under way cannot
 /// explain the difference.
 constexpr double behind_s = 10;
@@ -60,19 +62,36 @@ SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
                                   .chunks = chunks,
                                   .steps = options.chunk_steps,
                                   .last_steps = steps - (chunks - 1) * options.chunk_steps});
-  const SwarmNote& resumed = options.resumed;
-  const std::uint64_t chunk = options.batch * options.chunk_steps;
-  if (!resumed.ledger || resumed.chunk_samples != chunk) return;
-  // The last chunk of a smaller budget may have been shorter than the chunk is now.
-  const bool is_larger = resumed.budget > 0 && resumed.budget < options.budget;
-  ledger_->restore(*resumed.ledger, is_larger ? resumed.budget / chunk : chunks);
+  restore_ledger(options.resumed);
+  restored_ = {.done = counted(), .begun = begun()};
 }
+
+/// Continues with the ledger of the note. If there is none, or if its chunks had another size,
+/// counts as many of the first samples as done as all peers had trained on.
+void SwarmWork::restore_ledger(const SwarmNote& note) {
+  const std::uint64_t chunk = options_.batch * options_.chunk_steps;
+  const std::uint64_t chunks = ledger_->options().chunks;
+  if (note.ledger && note.chunk_samples == chunk) {
+    // The last chunk of a smaller budget may have been shorter than the chunk is now.
+    const bool is_larger = note.budget > 0 && note.budget < options_.budget;
+    return ledger_->restore(*note.ledger, is_larger ? note.budget / chunk : chunks);
+  }
+  std::uint64_t samples = note.samples;
+  if (note.ledger) {
+    samples = note.ledger->whole * note.chunk_samples;
+    if (note.budget > 0) samples = std::min(samples, note.budget);
+  }
+  ledger_->restore({.whole = samples / chunk, .mine = {}, .done = {}, .begun = {}}, chunks);
+}
+
+/// Samples that we have trained on in chunks that are not known to be done.
+std::uint64_t SwarmWork::begun() const { return ledger_->begun_steps() * options_.batch; }
 
 WorkDone SwarmWork::own() const {
   return {.samples = samples_,
           .data = options_.data,
           .counted = counted(),
-          .ran_ms = static_cast<std::uint64_t>(ran_ / std::chrono::milliseconds(1)),
+          .ran_ms = to_ms(ran_),
           .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
           .verdict = judges_.verdict()};
 }
@@ -80,7 +99,7 @@ WorkDone SwarmWork::own() const {
 SwarmNote SwarmWork::note(std::uint64_t more) const {
   return {.samples = counted() + more,
           .ran = ran_,
-          .ledger = ledger_ ? std::optional(ledger_->entry()) : std::nullopt,
+          .ledger = ledger_ ? std::optional(ledger_->note()) : std::nullopt,
           .chunk_samples = options_.batch * options_.chunk_steps,
           .budget = options_.budget};
 }
@@ -123,6 +142,7 @@ bool SwarmWork::is_news() {
 }
 
 void SwarmWork::hear(Time now, const Membership& members) {
+  leave_out_absence(now);
   heard_ = now;
   // The peers no longer agree on a count, so from here on we add up their reports.
   if (const auto agreed = std::exchange(agreed_, std::nullopt)) {
@@ -142,6 +162,17 @@ void SwarmWork::hear(Time now, const Membership& members) {
   // peer may have trained on much since its last report.
   for (Other& other : others_) other.is_in_total |= !other.trains;
   note_told(members);
+}
+
+/// While this process was stopped, it trained on nothing, which says nothing about its pace. So we
+/// forget what we have measured since the last hear(), and begin to measure again. A peer alone may
+/// have no reason to hear for long, and needs no exact pace.
+void SwarmWork::leave_out_absence(Time now) {
+  if (heard_ > Time{} && now > heard_ + absent_after && !others_.empty()) {
+    pace_ = pace_heard_;
+    counted_ = now;
+  }
+  pace_heard_ = pace_;
 }
 
 /// Treats the counts in the others' reports as already added, because the new total includes them.
@@ -277,7 +308,9 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
 /// If our total is far behind, replaces it by one that other peers confirm.
 void SwarmWork::take_total(Time now) {
   // While no pace is known, reports that are still under way would look like work that we missed.
-  if (now < began_ + meeting || pace() <= 0) return;
+  // A centre that rests has no pace, and so believes no growth of the others' counts either. From
+  // the totals it learns nevertheless how much they have trained.
+  if (now < began_ + (pace() > 0 ? meeting : known_for)) return;
   const std::uint64_t own = counted();
   const double most = static_cast<double>(own) + behind_s * pace();
   const auto is_above = [&](const Other& other) {
@@ -311,7 +344,7 @@ void SwarmWork::follow_clock(Time now, bool trains, const Membership& members) {
 /// Sets the swarm's training time to the longest time that more than a third of the live peers have
 /// reached. A newcomer takes over this time.
 void SwarmWork::take_clock(Time now, const Membership& members) {
-  const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
+  const std::uint64_t wall_ms = to_ms(options_.wall);
   std::vector<Duration> times{now - *trains_since_};
   const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
   members.for_each_other([&](const Member& member) {
@@ -340,7 +373,7 @@ bool SwarmWork::knows_clock() const {
 }
 
 Duration SwarmWork::told_clock(const Membership& members) const {
-  const auto wall_ms = static_cast<std::uint64_t>(options_.wall / std::chrono::milliseconds(1));
+  const std::uint64_t wall_ms = to_ms(options_.wall);
   std::vector<Duration> times{ran_};
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !is_live(member.state)) return;

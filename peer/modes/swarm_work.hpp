@@ -1,6 +1,7 @@
 // The swarm's budget of samples: how much of it is used up, and the factor on this peer's updates.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -14,6 +15,11 @@
 #include "peer/modes/mode_report.hpp"
 
 namespace gv {
+
+/// A span of time as it is written in reports and notes, in whole milliseconds.
+inline std::uint64_t to_ms(Duration time) {
+  return static_cast<std::uint64_t>(time / std::chrono::milliseconds(1));
+}
 
 /// Returns the options without chunks, for modes that determine each peer's part of the data
 /// themselves.
@@ -186,13 +192,22 @@ class SwarmWork {
     bool is_known = true;  ///< False while the pace of a new peer has not been measured.
   };
 
+  /// Samples of leased data that earlier processes have trained on, as far as our checkpoint says.
+  struct Restored {
+    std::uint64_t done = 0;   ///< In chunks that are done, by all peers.
+    std::uint64_t begun = 0;  ///< In chunks that only our model contains.
+  };
+
   /// The time for which another peer claims to have trained.
   struct Clock {
     std::uint64_t ran_ms = 0;
     Time heard{};  ///< When we first heard this claim.
   };
 
+  void restore_ledger(const SwarmNote& note);
+  std::uint64_t begun() const;
   void hear(Time now, const Member& member, std::vector<Other>::iterator& place);
+  void leave_out_absence(Time now);
   void note_told(const Membership& members);
   void hear_ledgers(Time now, const Membership& members);
   void take_total(Time now);
@@ -207,8 +222,10 @@ class SwarmWork {
   static double factor_wanted(std::uint64_t data, double pace, const Together& all);
   std::uint64_t samples_of(const Member& member) const;
   std::optional<Duration> oldest_report() const;
-  void add_work(ModeReport& report) const;
+  std::uint64_t counted_at_end(const Membership& members) const;
+  void add_work(const Membership& members, ModeReport& report) const;
   void add_target(ModeReport& report) const;
+  std::uint64_t again(std::uint64_t samples) const;
   void add_ledger(std::uint64_t samples, ModeReport& report) const;
   void add_factor(ModeReport& report) const;
   ReportSection section_of(const Member& member, std::uint64_t samples, double share,
@@ -230,9 +247,11 @@ class SwarmWork {
   Time counted_{};
   Time heard_{};
   RecentPace pace_;
+  RecentPace pace_heard_;      ///< `pace_` at the last hear().
   std::vector<Other> others_;  ///< The other peers, in the order of ids.
   Sums sums_;
   std::optional<Ledger> ledger_;
+  Restored restored_;
   Judges judges_;
   bool is_target_told_ = false;
   std::optional<std::uint64_t> agreed_;  ///< The value of counted(), if peers agree on it.

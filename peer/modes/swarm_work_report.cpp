@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "peer/modes/swarm_work.hpp"
+#include "peer/modes/vouched.hpp"
 
 namespace gv {
 namespace {
@@ -66,16 +67,30 @@ std::optional<Duration> SwarmWork::oldest_report() const {
   return oldest;
 }
 
+/// The number of samples that all peers have trained on. A peer that ends because others have ended
+/// may not have heard all counts, so once training is over it takes the others' total if it is
+/// larger.
+std::uint64_t SwarmWork::counted_at_end(const Membership& members) const {
+  std::vector<std::uint64_t> totals{counted()};
+  if (!has_ended(members.self().progress.phase)) return totals.front();
+  members.for_each_other([&](const Member& member) {
+    if (!member.progress.work || !has_ended(member.progress.phase)) return;
+    totals.push_back(std::min(member.progress.work->counted, options_.budget));
+  });
+  return std::max(counted(), vouched(std::move(totals)));
+}
+
 /// Adds the totals to the report.
-void SwarmWork::add_work(ModeReport& report) const {
+void SwarmWork::add_work(const Membership& members, ModeReport& report) const {
   using enum ReportMetric::Kind;
   const auto budget = static_cast<double>(options_.budget);
-  const double done = std::min(budget, static_cast<double>(counted()));
+  const std::uint64_t counted = counted_at_end(members);
+  const double done = std::min(budget, static_cast<double>(counted));
   const double share = done / budget;
   const double together = pace();
   ReportSection section{.name = "work",
                         .figures = {{"budget", options_.budget},
-                                    {"counted", counted()},
+                                    {"counted", counted},
                                     {"own", samples_},
                                     {"samples_per_second", together},
                                     {"factor", factor()}}};
@@ -84,10 +99,12 @@ void SwarmWork::add_work(ModeReport& report) const {
     const auto pass = static_cast<double>(options_.all_data);
     section.figures.emplace_back("passes_done", done / pass);
     section.figures.emplace_back("passes", budget / pass);
-    text += fmt::format("{:.3g} of {:.3g} passes, ", done / pass, budget / pass);
+    text +=
+        fmt::format("{} of {} passes, ", plain_number(done / pass), plain_number(budget / pass));
   }
-  text += fmt::format("{:.4g} of {:.4g} k samples, {:.3g} k/s", done / 1000, budget / 1000,
-                      together / 1000);
+  text += fmt::format("{} of {} samples, {}/s", short_count(done), short_count(budget),
+                      short_count(together));
+  const bool is_over = has_ended(members.self().progress.phase);
   std::optional<double> left_s;
   if (together > 0 && done < budget) left_s = (budget - done) / together;
   if (options_.wall > Duration{}) {
@@ -95,9 +112,9 @@ void SwarmWork::add_work(ModeReport& report) const {
     const double clock_s = std::max(0.0, seconds(options_.wall - ran_));
     left_s = std::min(left_s.value_or(clock_s), clock_s);
   }
-  if (left_s) {
+  if (left_s && !is_over) {
     section.figures.emplace_back("seconds_left", *left_s);
-    text += fmt::format(", about {:.3g} s left", *left_s);
+    text += fmt::format(", about {} s left", plain_number(*left_s));
   }
   if (const auto oldest = oldest_report()) {
     section.figures.emplace_back("oldest_report_s", seconds(*oldest));
@@ -137,6 +154,17 @@ void SwarmWork::add_target(ModeReport& report) const {
   report.details.push_back(text);
 }
 
+/// About how many samples were trained again or were lost with a model, as far as we know.
+/// `samples` is the number of samples that all members have trained on.
+std::uint64_t SwarmWork::again(std::uint64_t samples) const {
+  const std::uint64_t chunk = options_.batch * options_.chunk_steps;
+  const std::uint64_t once = (ledger_->done() + ledger_->leased()) * chunk;
+  // After a restart we know only what was trained since.
+  const std::uint64_t restored = restored_.done + restored_.begun;
+  if (restored > 0) samples = samples_ + sums_.grown;
+  return samples - std::min(samples, once - std::min(once, restored));
+}
+
 /// Adds what we know about chunks. `samples` is the number of samples that all members have trained
 /// on.
 void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
@@ -146,9 +174,7 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const std::uint64_t leased = ledger.leased();
   const std::uint64_t to_do = chunks - ledger.done() - leased;
   const std::uint64_t chunk = options_.batch * options_.chunk_steps;
-  // All other samples were trained on again, or were lost with a model.
-  const std::uint64_t once = (ledger.done() + leased) * chunk;
-  const std::uint64_t again = samples - std::min(samples, once);
+  const std::uint64_t again = this->again(samples);
   std::string text = fmt::format("ledger: {} of {} chunks done, {} under way, {} to do",
                                  ledger.done(), chunks, leased, to_do);
   if (again > 0) text += fmt::format(", about {} samples trained again", again);
@@ -162,6 +188,9 @@ void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
                                          {"leased", leased},
                                          {"to_do", to_do},
                                          {"samples_again", again},
+                                         {"begun_samples", begun()},
+                                         {"restored_samples", restored_.done},
+                                         {"restored_begun_samples", restored_.begun},
                                          {"freed", counts.freed},
                                          {"trained", counts.trained},
                                          {"repeated", counts.repeated},
@@ -228,12 +257,13 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
     // Other peers claim these counts, so the sum could overflow.
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
   });
-  add_work(report);
-  if (judges_.is_on()) add_target(report);
   // The peers' own counts lack what earlier processes have trained.
-  if (ledger_) add_ledger(std::max(all, counted()), report);
+  all = std::max(all, counted_at_end(members));
+  add_work(members, report);
+  if (judges_.is_on()) add_target(report);
+  if (ledger_) add_ledger(all, report);
   if (weighs()) add_factor(report);
-  const auto share_of = [whole = std::max({all, counted(), std::uint64_t{1}})](std::uint64_t own) {
+  const auto share_of = [whole = std::max<std::uint64_t>(1, all)](std::uint64_t own) {
     return static_cast<double>(own) / static_cast<double>(whole);
   };
   ReportSection own{.name = "work",

@@ -1,7 +1,8 @@
-// Large vectors of one size that are reused once released.
+// Large vectors that are reused once released.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <vector>
@@ -35,6 +36,32 @@ class VectorPool {
   std::size_t size_;
   std::pmr::memory_resource* memory_;
   std::vector<Vector> vectors_;
+};
+
+/// A pool for each size of vector. The vectors are memory and not state, so all pools are equal,
+/// and a copy begins without vectors.
+class VectorPools {
+ public:
+  /// `memory` is not owned and must outlive all vectors.
+  explicit VectorPools(std::pmr::memory_resource* memory) : memory_(memory) {}
+  VectorPools(const VectorPools& other) : memory_(other.memory_) {}
+  VectorPools(VectorPools&&) noexcept = default;
+  VectorPools& operator=(const VectorPools& other) { return *this = VectorPools(other); }
+  VectorPools& operator=(VectorPools&&) noexcept = default;
+  ~VectorPools() = default;
+
+  /// Returns a vector of `size` floats (see VectorPool::blank).
+  VectorPool::Vector blank(std::size_t size) {
+    return pools_.try_emplace(size, size, memory_).first->second.blank();
+  }
+
+  friend bool operator==(const VectorPools&, const VectorPools&) { return true; }
+  /// Adds nothing to a StateHash.
+  void add_to(auto&) const {}
+
+ private:
+  std::pmr::memory_resource* memory_;
+  std::map<std::size_t, VectorPool> pools_;
 };
 
 }  // namespace gv

@@ -302,10 +302,10 @@ FactText text(const ModelHeld& f) {
       .info = {"model_held",
                "step {step}: parameters would be absurdly large and are held at a bound",
                "The bound is a thousand times the largest parameter of the first model, or 1000. "
-               "Training diverges, or a hostile peer sends made-up gradients or models. This is "
-               "reported once, and again only after a change that stays below the bound.",
-               "lower train.learning_rate; if the run was sound before, look for the peer that "
-               "joined last, and take its key off the allow-list"},
+               "The data need larger ones, training diverges, or a hostile peer sends made-up "
+               "values. Reported once, and again only after a change that stays below the bound.",
+               "scale inputs or targets far from 1 (data.mean, data.deviation, or the targets); or "
+               "lower train.learning_rate; or look for a hostile peer, perhaps the last to join"},
       .numbers = numbers("step", f.step)};
 }
 FactText text(const ArraysDiffer& f) {
@@ -404,12 +404,11 @@ FactText text(const HelloRefused& f) {
           .detail = f.difference};
 }
 FactText text(const JoinFailed&) {
-  return {.info = {
-              "join_failed", "no peer with an authorised key answers at {detail} yet; still trying",
-              "The peer there is not running yet or cannot be reached, or one of the two lacks the "
-              "other's key. This peer keeps trying, and the others are not affected.",
-              "Check the address, and that the peer there is running. If the run uses allow-lists, "
-              "check that each of the two has the other's key in its authorized_peers."}};
+  return {.info = {"join_failed", "no peer with an authorised key answers at {detail} yet",
+                   "The peer does not run or cannot be reached, one of the two lacks the other's "
+                   "key, or this peer is revoked. It keeps trying; the others are not affected.",
+                   "Check the address, that the peer there runs, and that each allow-list has the "
+                   "other's key. If revoked, join with a new ticket and another --folder."}};
 }
 FactText text(const NotReachable&) {
   return {.info = {"not_reachable", "no peer could dial this peer back at {detail}",
@@ -513,11 +512,12 @@ FactText text(const CheckpointRefused&) {
   return {.info = {"checkpoint_refused", "a checkpoint is refused: {detail}",
                    "The previous checkpoint is used.", ""}};
 }
-FactText text(const SaveFailed&) {
+FactText text(const SaveFailed& f) {
+  const bool is_diverged = f.why.find("not finite") != std::string::npos;
   return {.info = {"save_failed", "checkpoint not written: {detail}",
-                   "Training goes on, and older checkpoints stay.",
-                   "Free space on the disk, or make the folder writable. After a divergence, "
-                   "resume with a smaller learning rate."}};
+                   "Training goes on, and older checkpoints stay. A diverged model is not saved.",
+                   is_diverged ? "Resume with a smaller train.learning_rate."
+                               : "Free space on the disk, or make the folder writable."}};
 }
 FactText text(const TrainingFailed&) {
   return {.info = {"training_failed", "training cannot go on: {detail}",

@@ -18,6 +18,7 @@
 #include "base/range.hpp"
 #include "base/time.hpp"
 #include "consensus/compression/gradient_compressor.hpp"
+#include "consensus/ledger/ledger_note.hpp"
 #include "consensus/message/message.hpp"
 #include "consensus/message/snapshot.hpp"
 #include "consensus/mixing/mix_message.hpp"
@@ -86,12 +87,13 @@ struct RunEnd {
 
 /// A checkpoint's note about the work of the whole swarm.
 struct SwarmNote {
-  std::uint64_t samples = 0;          ///< Samples that all peers have trained on; 0: not known.
-  Duration ran{};                     ///< How long the swarm has trained.
-  std::optional<LedgerEntry> ledger;  ///< The peer's own ledger entry, if data are leased.
-  std::uint64_t chunk_samples = 0;    ///< The size of the chunks in `ledger`.
-  std::uint64_t budget = 0;           ///< The budget that the chunks of `ledger` make up.
-  /// Set if the model is the mean with which a run has ended, and nothing has changed it since.
+  std::uint64_t samples = 0;         ///< Samples that all peers have trained on; 0: not known.
+  Duration ran{};                    ///< How long the swarm has trained.
+  std::optional<LedgerNote> ledger;  ///< The note of the peer's ledger, if data are leased.
+  std::uint64_t chunk_samples = 0;   ///< The size of the chunks in `ledger`.
+  std::uint64_t budget = 0;          ///< The budget that the chunks of `ledger` make up.
+  /// Set if a run has ended with the model, which outside lockstep is a mean, and nothing has
+  /// changed it since.
   std::optional<RunEnd> end = {};
 };
 
@@ -147,8 +149,9 @@ struct AddForces {
   std::vector<Force> forces;
 };
 
-/// Note the swarm's progress, and the factors for our own updates and batches. `note.end` is
-/// unused, because the replica itself knows whether its model has changed.
+/// Note the swarm's progress, and the factors for our own updates and batches. If `note.end` is
+/// set, the run ends with the model as it is now. Otherwise the replica keeps the end that it
+/// knows, because it knows itself whether its model has changed since.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;

@@ -14,6 +14,7 @@ namespace gv {
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
            const NodeOptions& options, const Signer& signer, Rng rng)
     : membership_(self, authorized, options.membership, signer, rng.fork("membership")),
+      forgotten_after_(options.membership.forget_dead_after),
       signer_(&signer),
       listed_(std::move(authorized)) {
   auto made = std::make_unique<SwitchableMode>(self.id, session, options, signer, rng);
@@ -188,7 +189,11 @@ void Node::settle(Time now, NodeEffects& out) {
   for (std::size_t i = 0; i < out.facts.size(); ++i) {
     if (const auto gone = gone_peer(out.facts[i])) mode_->peer_gone(now, *gone, out);
   }
-  if (membership_.self().incarnation != incarnation_) {
+  // After such a long sleep the others have forgotten us. Then none of them says that we are dead,
+  // and our incarnation stays as it is.
+  const bool has_slept =
+      now - std::exchange(settled_at_, now) >= forgotten_after_ && membership_.view().size() > 1;
+  if (has_slept || membership_.self().incarnation != incarnation_) {
     incarnation_ = membership_.self().incarnation;
     mode_->woke_up(now, membership_, out);
   }

@@ -113,6 +113,8 @@ class Node {
   std::unique_ptr<Mode> mode_;
   SwitchableMode* switchable_ = nullptr;  ///< `mode_`, by its concrete type.
   std::uint64_t incarnation_ = 0;
+  Duration forgotten_after_;  ///< Others forget a peer that has been dead to them for this long.
+  Time settled_at_ = never;   ///< When we last handled an input; `never` before the first.
   bool leaving_ = false;
   bool told_others_ = false;
   const Signer* signer_;

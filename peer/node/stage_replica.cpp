@@ -51,6 +51,13 @@ std::optional<Range> slices_of(const std::map<std::string, std::string>& notes) 
   return in && slices.begin <= slices.end ? slices : Range{};
 }
 
+Range held_slices(const StageLearner& learner, std::size_t stage,
+                  const std::map<std::string, std::string>& notes) {
+  const Range all{0, learner.slices(stage)};
+  const Range held = slices_of(notes).value_or(all);
+  return held.end <= all.end ? held : all;
+}
+
 StageReplica::StageReplica(std::unique_ptr<StageLearner> learner)
     : learner_(std::move(learner)), parts_(slices_by_stage(*learner_)) {}
 
@@ -234,9 +241,11 @@ std::vector<ReplicaPart> StageReplica::parts() const {
 }
 
 std::string StageReplica::restore(ReplicaPart part) {
-  swarm_note_ = swarm_note_in(part.notes);
-  if (const auto slices = slices_of(part.notes)) learner_->take_up(part.stage.value(), *slices);
-  return learner_->restore(part.stage.value(), part.parameters, part.optimizer);
+  const std::uint32_t stage = part.stage.value();
+  learner_->take_up(stage, held_slices(*learner_, stage, part.notes));
+  std::string problem = learner_->restore(stage, part.parameters, part.optimizer);
+  if (problem.empty()) swarm_note_ = swarm_note_in(part.notes);
+  return problem;
 }
 
 void StageReplica::load(const task::LoadStages& task) {

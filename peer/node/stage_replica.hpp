@@ -70,6 +70,10 @@ class StageReplica final : public Replica {
   std::optional<StageMixers> mixers_;
 };
 
+/// Returns the slices of a stage that a checkpoint with these notes contains, which may come from a
+/// file: all of the stage's slices if the notes name none, or one that the stage lacks.
+Range held_slices(const StageLearner& learner, std::size_t stage,
+                  const std::map<std::string, std::string>& notes);
 /// The range of slices in the notes of a stage's checkpoint; nullopt if the checkpoint holds a
 /// whole stage.
 std::optional<Range> slices_of(const std::map<std::string, std::string>& notes);

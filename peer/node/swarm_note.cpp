@@ -8,7 +8,9 @@
 #include <limits>
 #include <optional>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace gv {
 namespace {
@@ -16,6 +18,8 @@ namespace {
 constexpr const char* samples_name = "swarm_samples";
 constexpr const char* ran_name = "swarm_ran_ms";
 constexpr const char* ledger_name = "swarm_ledger";
+constexpr const char* done_name = "swarm_ledger_done";
+constexpr const char* begun_name = "swarm_ledger_begun";
 constexpr const char* chunk_name = "swarm_chunk_samples";
 constexpr const char* budget_name = "swarm_budget";
 constexpr const char* end_name = "swarm_end";
@@ -45,32 +49,59 @@ std::optional<RunEnd> end_in(const std::string& text) {
   return numbers ? std::optional(end) : std::nullopt;
 }
 
-std::string text_of(const LedgerEntry& ledger) {
-  std::string text = std::to_string(ledger.whole);
-  for (const ChunkRange& range : ledger.done) {
+std::string text_of(const std::vector<ChunkRange>& ranges) {
+  std::string text;
+  for (const ChunkRange& range : ranges) {
     text += " " + std::to_string(range.begin) + " " + std::to_string(range.count);
   }
   return text;
 }
 
-std::optional<LedgerEntry> ledger_in(const std::string& text) {
-  std::istringstream numbers(text);
-  LedgerEntry ledger;
-  if (!(numbers >> ledger.whole)) return std::nullopt;
-  for (ChunkRange range; numbers >> range.begin >> range.count;) ledger.done.push_back(range);
-  const bool is_sound =
-      ledger.problem().empty() &&
-      std::ranges::all_of(ledger.done, [](auto range) { return range.problem().empty(); });
-  return is_sound ? std::optional(std::move(ledger)) : std::nullopt;
+std::string text_of(const std::vector<BegunChunk>& chunks) {
+  std::string text;
+  for (const BegunChunk& begun : chunks) {
+    text += " " + std::to_string(begun.chunk) + " " + std::to_string(begun.made);
+  }
+  return text;
+}
+
+/// Reads ranges to the end of the text. Empty if one of them is unsound or if they are too many.
+std::vector<ChunkRange> ranges_in(std::istringstream numbers) {
+  std::vector<ChunkRange> ranges;
+  for (ChunkRange range; numbers >> range.begin >> range.count;) {
+    if (!range.problem().empty() || ranges.size() == noted_ranges_max) return {};
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+/// The text of the note of that name; empty if there is none.
+std::istringstream text_in(const Notes& notes, const char* name) {
+  const auto found = notes.find(name);
+  return std::istringstream(found != notes.end() ? found->second : "");
 }
 
 /// The number in the note of that name; 0 if there is none.
 std::uint64_t number_in(const Notes& notes, const char* name) {
-  const auto found = notes.find(name);
-  if (found == notes.end()) return 0;
-  std::istringstream text(found->second);
+  std::istringstream text = text_in(notes, name);
   std::uint64_t number = 0;
   return text >> number ? number : 0;
+}
+
+/// Checkpoints of earlier versions name only the chunks that their own peer had done.
+std::optional<LedgerNote> ledger_in(const Notes& notes) {
+  std::istringstream own = text_in(notes, ledger_name);
+  LedgerNote ledger;
+  if (!(own >> ledger.whole) || ledger.whole > chunk_number_max) return std::nullopt;
+  ledger.mine = ranges_in(std::move(own));
+  if (ledger.mine.size() > ledger_ranges_max) return std::nullopt;
+  ledger.done = ranges_in(text_in(notes, done_name));
+  std::istringstream begun = text_in(notes, begun_name);
+  for (BegunChunk one; begun >> one.chunk >> one.made;) {
+    if (ledger.begun.size() == leased_chunks_max) break;
+    ledger.begun.push_back(one);
+  }
+  return ledger;
 }
 
 }  // namespace
@@ -81,7 +112,9 @@ void write(const SwarmNote& note, Notes& notes) {
   if (ran > 0) notes[ran_name] = std::to_string(ran);
   if (note.end) notes[end_name] = text_of(*note.end);
   if (!note.ledger) return;
-  notes[ledger_name] = text_of(*note.ledger);
+  notes[ledger_name] = std::to_string(note.ledger->whole) + text_of(note.ledger->mine);
+  if (!note.ledger->done.empty()) notes[done_name] = text_of(note.ledger->done);
+  if (!note.ledger->begun.empty()) notes[begun_name] = text_of(note.ledger->begun);
   notes[chunk_name] = std::to_string(note.chunk_samples);
   notes[budget_name] = std::to_string(note.budget);
 }
@@ -90,11 +123,13 @@ SwarmNote swarm_note_in(const Notes& notes) {
   const std::uint64_t ran_ms = std::min(number_in(notes, ran_name), ran_ms_max);
   SwarmNote note{.samples = number_in(notes, samples_name),
                  .ran = std::chrono::milliseconds(ran_ms),
-                 .ledger = {},
+                 .ledger = ledger_in(notes),
                  .chunk_samples = number_in(notes, chunk_name),
                  .budget = number_in(notes, budget_name)};
-  if (const auto text = notes.find(ledger_name); text != notes.end()) {
-    note.ledger = ledger_in(text->second);
+  // The number of samples in the chunks must not overflow.
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  if (note.ledger && note.ledger->whole > most / std::max<std::uint64_t>(1, note.chunk_samples)) {
+    note.ledger.reset();
   }
   if (const auto text = notes.find(end_name); text != notes.end()) note.end = end_in(text->second);
   return note;

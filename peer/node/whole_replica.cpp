@@ -241,6 +241,8 @@ std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
 /// optimiser can have made the state that came with the model.
 void WholeReplica::adopt(const DownloadedModel& fetched) {
   swarm_note_.end.reset();
+  // The chunks that only our own model contained are lost with it.
+  if (swarm_note_.ledger) swarm_note_.ledger->begun.clear();
   const std::span<const float> values(fetched.values);
   const auto parameters = values.first(learner_->layout().size());
   Tunable* tunable = learner_->tunable();
@@ -468,7 +470,7 @@ void WholeReplica::follow(const task::FollowSwarm& task) {
   learner_->set_batch_growth(task.batch_growth);
   const std::optional<RunEnd> end = swarm_note_.end;
   swarm_note_ = task.note;
-  swarm_note_.end = end;
+  if (!swarm_note_.end) swarm_note_.end = end;
 }
 
 Mixer<float>& WholeReplica::mixer() {

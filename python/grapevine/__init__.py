@@ -17,9 +17,11 @@ an array by its mean over all peers. PyTorch and NumPy are not needed to import 
 """
 
 from ._collective import Collective, Mean
+from ._join import create, join
 from ._library import Failed, Missed, Problem, Refused, Unreachable
 from ._sampler import Sampler
-from ._vine import Reduced, Vine, create, join
+from ._sum import Reduced
+from ._vine import Vine
 
 __all__ = [
     "Collective",

@@ -12,6 +12,8 @@ from ._peer import Peer, begin_to_join
 # A patience: as long as the options of joining say.
 _AS_JOINED = -1.0
 
+_HAS_ENDED = "this peer has ended before the mean was made"
+
 
 class Mean:
     """A mean that is under way. The array may not be used before it is done."""
@@ -57,6 +59,8 @@ class Mean:
         if self._collective._has_left:
             self._end(c.Failed("this peer has left before the mean was made; join again"))
             return True
+        if self._collective._is_waiting():
+            return False
         result = c.library().gv_mean_end(
             self._collective._handle, self._call, patience_s, ctypes.byref(self._info)
         )
@@ -67,7 +71,7 @@ class Mean:
             self._end(problem)
             return True
         is_over = result == c.OVER
-        self._end(c.Failed("this peer has ended before the mean was made") if is_over else None)
+        self._end(c.Failed(_HAS_ENDED) if is_over else None)
         return True
 
     def _end(self, problem: Optional[Exception]) -> None:
@@ -87,6 +91,8 @@ class Collective(Peer):
         super().__init__(handle)
         # Arrays must stay where they are until their means are done.
         self._open: set[Mean] = set()
+        # The array of a call of `mean`, from its beginning to its end, also if Ctrl-C ends the wait.
+        self._waiting: Optional[Memory] = None
 
     def mean(self, array: Any, weight: float = 1.0) -> Any:
         """Replaces the array by its weighted mean over all peers, and returns it.
@@ -96,13 +102,23 @@ class Collective(Peer):
         peers; otherwise all of them leave, and Refused names the peer that differs. All peers get
         identical bits; a peer that dies meanwhile is left out.
         """
-        return self.mean_async(array, weight).wait()
+        self._waiting = memory = self._next(array)
+        result = c.library().gv_mean(
+            self._handle, ctypes.byref(tensor_of(memory)), weight, ctypes.byref(self._info)
+        )
+        while result == c.PENDING:
+            result = c.library().gv_wait(self._handle, ctypes.byref(self._info))
+        self._waiting = None
+        if c.checked(result) == c.OVER:
+            raise c.Failed(_HAS_ENDED)
+        return array
 
     def mean_async(self, array: Any, weight: float = 1.0) -> Mean:
-        """Begins a mean like that of `mean`, and returns at once. Several may be under way."""
-        if self._has_left:
-            raise ValueError("this peer has left; join again")
-        memory = memory_of("array", array)
+        """Begins a mean like that of `mean`, and returns at once. Several may be under way.
+
+        Only after Ctrl-C in `mean` it first waits for that call, whose turn is before this one's.
+        """
+        memory = self._next(array)
         call = ctypes.c_uint64()
         result = c.library().gv_mean_begin(
             self._handle, ctypes.byref(tensor_of(memory)), weight, ctypes.byref(call)
@@ -117,6 +133,24 @@ class Collective(Peer):
         """Number of means that the swarm had made by this peer's last one, or when it joined."""
         return int(self._info.steps)
 
+    def _next(self, array: Any) -> Memory:
+        """The memory of the array of a call that may now begin."""
+        while self._is_waiting():
+            pass
+        if self._has_left:
+            raise ValueError("this peer has left; join again")
+        return memory_of("array", array)
+
+    def _is_waiting(self) -> bool:
+        """Waits a moment for a call of `mean` that Ctrl-C has interrupted, and returns True if it has not ended.
+
+        Nothing asks for the result of such a call.
+        """
+        if self._waiting is not None:
+            if c.library().gv_wait(self._handle, ctypes.byref(self._info)) != c.PENDING:
+                self._waiting = None
+        return self._waiting is not None
+
     def _ended(self, mean: Mean) -> None:
         self._open.discard(mean)
         self._info.steps = max(self._info.steps, mean._info.steps)
@@ -124,6 +158,7 @@ class Collective(Peer):
     def _free(self) -> None:
         super()._free()
         self._open.clear()
+        self._waiting = None
 
     @classmethod
     def _join(

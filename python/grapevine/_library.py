@@ -152,6 +152,7 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
         "gv_reduce_begin": [c_void_p, tensors, c_size_t],
         "gv_reduce_end": [c_void_p, c_uint64, c_double, info],
         "gv_join_collective": [POINTER(Options), POINTER(c_void_p)],
+        "gv_mean": [c_void_p, tensors, c_double, info],
         "gv_mean_begin": [c_void_p, tensors, c_double, POINTER(c_uint64)],
         "gv_mean_end": [c_void_p, c_uint64, c_double, info],
         "gv_wait": [c_void_p, info],

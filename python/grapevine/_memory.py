@@ -68,8 +68,7 @@ def _of_torch(name: str, tensor: Any) -> Memory:
     return Memory(name, tensor.data_ptr(), tuple(tensor.shape), kind, tensor.detach())
 
 
-def _of_interface(name: str, array: Any) -> Memory:
-    interface = array.__array_interface__
+def _of_interface(name: str, array: Any, interface: dict[str, Any]) -> Memory:
     address, read_only = interface["data"]
     if interface.get("strides") is not None:
         _refuse(name, "it is not in row-major order; give a copy")
@@ -99,8 +98,10 @@ def memory_of(name: str, value: Any) -> Memory:
     """The memory of a PyTorch tensor, a NumPy array, or anything with the buffer protocol."""
     if is_torch(value):
         return _of_torch(name, value)
-    if hasattr(value, "__array_interface__"):
-        return _of_interface(name, value)
+    # NumPy makes it at each request.
+    interface = getattr(value, "__array_interface__", None)
+    if interface is not None:
+        return _of_interface(name, value, interface)
     return _of_buffer(name, value)
 
 

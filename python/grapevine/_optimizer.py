@@ -46,6 +46,8 @@ class StepWatch:
         self.optimizer = optimizer
         #: True while the optimiser must make its step, whatever a scaler has found in the gradient.
         self.is_due = False
+        #: The gradient of the step has overflowed, and counts as zeros.
+        self.has_overflowed = False
         #: Steps since the last take() or expect().
         self.made = 0
         # The mean for a step that is due has values other than zero. Known only after an overflow.
@@ -70,10 +72,22 @@ class StepWatch:
 
         If this peer's own gradient has overflowed, a scaler leaves the step out, and step() will make it.
         """
-        self.is_due, self.made = True, 0
+        self.is_due, self.has_overflowed, self.made = True, has_overflowed, 0
         self._has_mean = has_overflowed and self._has_gradient()
         groups = self.optimizer.param_groups if has_overflowed else []
         self._settings = [copy.deepcopy({k: v for k, v in one.items() if k != "params"}) for one in groups]
+
+    def make_due_step(self) -> None:
+        """Makes the step that is due, unless the optimiser has. Only after an overflow may it be missing."""
+        if not self.is_due or self.made:
+            return
+        if not self.has_overflowed:
+            # The step may have been made by a method that was taken from the optimiser before join().
+            raise RuntimeError(
+                "no step of the optimiser was seen after reduce(scaler=...): call scaler.step(optimizer), "
+                "and join before anything wraps or keeps optimizer.step"
+            )
+        self.step()
 
     def step(self) -> None:
         """Makes the step that a scaler has left out.
@@ -100,9 +114,10 @@ class StepWatch:
         return any(p.grad is not None and bool(p.grad.any()) for p in parameters)
 
     def take(self) -> bool:
-        """Ends a step of the peer. Returns True if the optimiser has made one."""
-        made, self.made, self.is_due = self.made, 0, False
-        return made > 0
+        """Ends a step of the peer. Returns True if the optimiser has made one with a gradient of this peer."""
+        is_own = self.made > 0 and not self.has_overflowed
+        self.is_due, self.has_overflowed, self.made = False, False, 0
+        return is_own
 
     def remove(self) -> None:
         """Gives the optimiser its own method back. If others have wrapped this one, it only calls its own."""

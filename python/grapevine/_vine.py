@@ -1,93 +1,20 @@
-"""Joining a swarm, and the calls of a training loop."""
+"""The calls of a training loop."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import logging
 import operator
-import os
-from typing import (
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    Literal,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Union,
-    overload,
-)
+from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from . import _library as c
-from ._arrays import ArrayModel
-from ._collective import Collective
 from ._memory import Memory, TensorList, number_of
-from ._peer import Peer, begin_to_join
+from ._peer import Peer
 from ._sampler import Sampler
-from ._state import Copies, GivenState, split_state
-
-# A waiting call returns to Python this often, so that Ctrl-C and signal handlers are not kept waiting.
-_PATIENCE_S = 0.2
+from ._state import Copies
+from ._sum import Reduced, StepSum
 
 _log = logging.getLogger("grapevine")
-
-# Every ticket begins with this text.
-_TICKET = "gv1_"
-
-
-class Reduced(NamedTuple):
-    """The result of `Vine.reduce`."""
-
-    #: Samples of all peers in the mean; 0 where gradients are not summed.
-    samples: int
-    #: The model was replaced by a newer one: compute the gradient again and call `reduce` again.
-    again: bool
-
-
-_ARE_CHANGED = (
-    "the step's gradient has been summed, and its arrays now hold other values: call vine.step() after each sum, or "
-    "give each try of a step arrays of its own, for a module by optimizer.zero_grad(set_to_none=True)"
-)
-
-
-class _Sum:
-    """One step's sum, from the first part of the gradient to the end of the step.
-
-    A loop may begin the step again after an exception, and is then given the same mean.
-    """
-
-    def __init__(self) -> None:
-        # Lists of arrays that the library reads, and in which it leaves the mean. They may be the loop's.
-        self.lists: list[TensorList] = []
-        # Arrays that the loop has handed over in parts, also before an exception, unless a sum was interrupted. The
-        # mean goes to them.
-        self.places: list[Memory] = []
-        # The library has the whole gradient.
-        self.is_begun = False
-        # The versions of PyTorch's tensors when the sum began. Later ones show that the loop has changed the mean.
-        self.versions: list[int] = []
-        # The result, once it is known.
-        self.found: Optional[Reduced] = None
-        # The sum has ended within backward, and `reduce` has yet to return the result.
-        self.is_ahead = False
-        # The loop has the result.
-        self.is_told = False
-        # The try that gave the gradient may be over, so the loop may have other arrays.
-        self.is_repeated = False
-
-    @property
-    def arrays(self) -> list[Memory]:
-        return [one for given in self.lists for one in given.memory]
-
-    @property
-    def names(self) -> set[str]:
-        return {one.name for one in self.arrays}
-
-    def versions_now(self) -> list[int]:
-        return [getattr(one.owner, "_version", 0) for one in self.arrays]
 
 
 def _count(samples: Any) -> int:
@@ -98,47 +25,6 @@ def _count(samples: Any) -> int:
     if count < 0:
         raise ValueError(f"samples must be at least 0, not {count}")
     return count
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    # Types that derive from these, such as NumPy's, may print their own names.
-    if isinstance(value, int):
-        return int.__repr__(value)
-    if isinstance(value, float):
-        return float.__repr__(value)
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(one) for one in value) + "]"
-    raise ValueError(f"a setting cannot be a {type(value).__name__}; write a number, text or list")
-
-
-def _settings(algorithm: Optional[str], settings: Mapping[str, Any]) -> str:
-    """TOML text of settings whose keys are written `section__key`."""
-    lines = []
-    if algorithm is not None:
-        lines.append(f"run.algorithm = {_toml(algorithm)}")
-    for key, value in settings.items():
-        if "__" not in key:
-            raise TypeError(f"join() has no argument '{key}'; a setting is written section__key")
-        lines.append(f"{key.replace('__', '.')} = {_toml(value)}")
-    return "\n".join(lines)
-
-
-def _model_of(tensors: Any, optimizer: Any, state: Any) -> Any:
-    if hasattr(tensors, "named_parameters"):
-        from .torch import ModuleModel
-
-        return ModuleModel(tensors, optimizer, state)
-    if optimizer is not None:
-        raise TypeError("join() takes an optimizer only together with a torch.nn.Module")
-    return ArrayModel(tensors, state)
-
-
-def _path(value: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
-    return None if value is None else os.fspath(value).encode()
 
 
 class Vine(Peer):
@@ -155,7 +41,7 @@ class Vine(Peer):
         self._tensors = tensors
         self._copies = copies
         self._is_pending = True
-        self._sum = _Sum()
+        self._sum = StepSum()
         # The warning about a repeated mean has been given.
         self._has_repeated = False
         self._steps_to_check = 1
@@ -166,8 +52,6 @@ class Vine(Peer):
         self._turn = 0
         # The optimiser's steps, once this peer has joined.
         self._watch: Any = None
-        # The gradient of the step has overflowed, and counted as zeros.
-        self._has_overflowed = False
         self._skipped = 0
 
     # ---- The loop ----
@@ -197,26 +81,29 @@ class Vine(Peer):
         rate = self._model.learning_rate()
         if rate is not None:
             self.set_learning_rate(rate)
-        number = self._model.loss(loss)
-        self._note_skip()
+        mean_loss = self._model.loss(loss)
+        if self._watch is not None:
+            self._watch.make_due_step()
         position = 0
         if self._sampler is not None:
             # A loop without until_over() takes one batch for each step.
             position = self._sampler._after_step(self._given or 1)
             c.checked(c.library().gv_set_position(self._handle, position))
         self._model.give()
+        number = self.steps + 1
         try:
-            result = self._begin(c.library().gv_step, samples, number)
+            result = self._begin(c.library().gv_step, samples, mean_loss)
         finally:
-            # A step that was refused has used up no data.
+            # A step that was refused has used up no data, and was not skipped.
             if self._is_pending:
-                self._end_step(position)
+                self._end_step(number, position)
         goes_on = self._wait(result)
         self._take()
         return goes_on
 
-    def _end_step(self, position: int) -> None:
-        """Notes that the library has accepted the step."""
+    def _end_step(self, number: int, position: int) -> None:
+        """Notes that the library has accepted the step with this number."""
+        self._count_skip(number)
         if self._sampler is not None:
             self._sampler.position = position
         self._given = 0
@@ -254,7 +141,8 @@ class Vine(Peer):
         is_due = self._takes_gradient
         has_overflowed = self._model.unscale(scaler, is_summed=is_due)
         # If the gradient that was summed had overflowed, the scaler leaves the step out although this one has not.
-        self._has_overflowed = has_overflowed or (self._sum.found is not None and self._has_overflowed)
+        if self._sum.found is None or has_overflowed:
+            self._watch.has_overflowed = has_overflowed
         try:
             found = self._reduce(gradient, samples, loss)
         except BaseException:
@@ -265,7 +153,7 @@ class Vine(Peer):
             # The gradient is dropped, and the scaler may unscale the next one.
             scaler.update()
         elif is_due and not self._is_over:
-            self._watch.expect(self._has_overflowed)
+            self._watch.expect(self._watch.has_overflowed)
         return found
 
     def _reduce(self, gradient: Any, samples: int, loss: Any) -> Reduced:
@@ -320,9 +208,7 @@ class Vine(Peer):
     def _hand_over(self, memory: Sequence[Memory]) -> None:
         if self._sum.found is not None:
             # The step has been summed. An array with a new gradient no longer holds the mean.
-            own = {one.address for one in self._sum.arrays}
-            if any(one.address in own for one in memory):
-                raise ValueError(_ARE_CHANGED)
+            self._sum.check_apart(memory)
             self._sum.places += memory
             return
         given = TensorList(self._model.to_sum(memory))
@@ -361,8 +247,7 @@ class Vine(Peer):
         """Begins the sum of what these lists and the parts hold, and waits for its end."""
         step = self._sum
         parts = step.lists
-        step.lists = parts + lists
-        step.is_begun, step.versions = True, step.versions_now()
+        step.begin(lists)
         try:
             try:
                 result = self._begin(call, *arguments)
@@ -412,27 +297,18 @@ class Vine(Peer):
         return found
 
     def _write_mean(self, places: Sequence[Memory]) -> None:
-        """Copies the mean to the arrays of the step's present try, if they are not those that were summed."""
-        by_name = {one.name: one for one in self._sum.arrays}
-        wanted = {name: (one.type, one.elements) for name, one in by_name.items()}
-        if {one.name: (one.type, one.elements) for one in places} != wanted:
-            raise ValueError(
-                "the step's gradient was summed before an exception: give arrays of the same sizes and types again"
-            )
+        """Gives the mean to the arrays of the step's present try."""
+        self._sum.check_like(places)
         if self._sum.is_repeated:
             self._check_repetition()
         self._sum.is_repeated = True
-        for place in places:
-            mean = by_name[place.name]
-            if place.address != mean.address:
-                ctypes.memmove(place.address, mean.address, mean.bytes)
+        self._sum.write_mean(places)
 
     def _check_repetition(self) -> None:
         """Raises if the loop cannot have the step's mean again, and says once that it has."""
         if self._watch is not None and self._watch.made:
             raise RuntimeError("the optimiser has made this step already: call vine.step() before the next gradient")
-        if self._model.has_lent(self._sum.arrays) or self._sum.versions != self._sum.versions_now():
-            raise ValueError(_ARE_CHANGED)
+        self._sum.check_unchanged(self._model)
         if not self._has_repeated:
             self._has_repeated = True
             _log.warning(
@@ -444,7 +320,7 @@ class Vine(Peer):
 
     def _begin_next_sum(self) -> None:
         self._model.reuse(self._sum.arrays)
-        self._sum = _Sum()
+        self._sum = StepSum()
 
     def _begin(self, call: Any, *arguments: Any) -> int:
         """Makes a call that may become pending. A call that is refused has changed nothing."""
@@ -462,27 +338,16 @@ class Vine(Peer):
         self._model.take()
         self._copies.hand_over()
 
-    def _note_skip(self) -> None:
-        """Counts a step that the optimiser has not made. A step that all others make is made here."""
-        if self._watch is None:
+    def _count_skip(self, number: int) -> None:
+        """Counts the step with this number if it has no gradient of this peer."""
+        if self._watch is None or self._watch.take():
             return
-        if self._watch.is_due and not self._watch.made:
-            if not self._has_overflowed:
-                # The step may have been made by a method that was taken from the optimiser before join().
-                raise RuntimeError(
-                    "no step of the optimiser was seen after reduce(scaler=...): call scaler.step(optimizer), "
-                    "and join before anything wraps or keeps optimizer.step"
-                )
-            self._watch.step()
-        if self._watch.take() and not self._has_overflowed:
-            return
-        self._has_overflowed = False
         self._skipped += 1
         if self._skipped == 1:
             _log.warning(
                 "step %d has no gradient of this peer: its gradient scaler has found an overflow, or the loop called "
                 "vine.step() without optimizer.step(). vine.skipped_steps counts such steps; this is said once.",
-                self.steps + 1,
+                number,
             )
 
     def sampler(self, dataset: Any, batch: int) -> Sampler:
@@ -590,186 +455,3 @@ class Vine(Peer):
             return c.checked(result)
         except c.Failed as failed:
             raise failed from self._copies.problem
-
-
-@overload
-def join(
-    config: Union[str, os.PathLike[str], None] = ...,
-    tensors: None = ...,
-    optimizer: None = ...,
-    *,
-    mode: Literal["collective"],
-    **named: Any,
-) -> Collective: ...
-
-
-@overload
-def join(
-    config: Union[str, os.PathLike[str], None],
-    tensors: Any,
-    optimizer: Any = ...,
-    **named: Any,
-) -> Vine: ...
-
-
-def join(
-    config: Union[str, os.PathLike[str], None] = None,
-    tensors: Any = None,
-    optimizer: Any = None,
-    *,
-    mode: Optional[str] = None,
-    algorithm: Optional[str] = None,
-    key: Union[str, os.PathLike[str], None] = None,
-    authorized: Union[str, os.PathLike[str], None] = None,
-    cohort: Union[str, os.PathLike[str], None] = None,
-    rank: Optional[int] = None,
-    ranks: int = 0,
-    rendezvous: Union[str, os.PathLike[str], None] = None,
-    name: Optional[str] = None,
-    folder: Union[str, os.PathLike[str], None] = None,
-    listen: Optional[str] = None,
-    advertise: Optional[str] = None,
-    dial_from: Optional[str] = None,
-    lane_port: int = 0,
-    join: Sequence[str] = (),
-    shard: Optional[str] = None,
-    wait_for: int = 0,
-    samples: int = 0,
-    all_samples: int = 0,
-    resume: bool = False,
-    state: Any = None,
-    state_bytes: int = 1 << 16,
-    _begun: Optional[Callable[[Peer], None]] = None,
-    **settings: Any,
-) -> Union[Vine, Collective]:
-    """Joins a swarm with a model, and returns when the first step may be made.
-
-    `config` is the run's TOML file, or None for what the launcher gave or the built-in one. Or it is a ticket, which
-    brings the config, a certificate and addresses from the peer that has made it. `folder` keeps them, so that the same
-    call continues as the same peer. While that peer does not answer, join() says so once on standard error and waits
-    until the ticket expires. `tensors` is a torch.nn.Module, or arrays: a mapping of names to arrays, a list, or
-    one. With a module, `optimizer` is its torch optimiser, whose state then goes into checkpoints and, in lockstep, to
-    newcomers. `state` has further arrays that go there, or is a pair of functions (get, set): get() returns at most
-    `state_bytes` bytes, and set(bytes) is given those of a checkpoint or of another peer. Never unpickle them: a peer
-    that has been taken over could run code here. `algorithm` is a name from `grapevine algorithms`. The other arguments
-    are those of `grapevine peer`, and settings are written `section__key=value`, for example
-    `gossip__period_steps=8`. `samples` is the size of this peer's data and `all_samples` that of all peers', which a
-    budget in epochs needs. With `cohort` (the file with a cohort's secret), `rank` and `ranks` are by default what
-    torchrun, Slurm, MPI or Kubernetes says.
-
-    With `mode="collective"` there is no model, only means of arrays. Returns a Collective once this
-    peer works together with the others.
-
-    Raises Refused, Unreachable or Failed, whose texts say what to do.
-    """
-    is_ticket = isinstance(config, str) and config.strip().startswith(_TICKET)
-    if cohort is None and (rank is not None or ranks or rendezvous is not None):
-        raise TypeError("join() takes rank, ranks and rendezvous only together with cohort")
-    is_collective = _is_collective(mode, tensors, optimizer, state)
-    addresses = (ctypes.c_char_p * max(1, len(join)))(*[one.encode() for one in join])
-    options = c.Options(
-        size=ctypes.sizeof(c.Options),
-        config=None if is_ticket else _path(config),
-        settings=_settings(algorithm, settings).encode(),
-        key=_path(key),
-        authorized=_path(authorized),
-        name=_path(name),
-        folder=_path(folder),
-        listen=_path(listen),
-        advertise=_path(advertise),
-        join=ctypes.cast(addresses, ctypes.POINTER(ctypes.c_char_p)),
-        joins=len(join),
-        shard=_path(shard),
-        wait_for=wait_for,
-        samples=samples,
-        all_samples=all_samples,
-        patience_s=_PATIENCE_S,
-        resume=int(resume),
-        has_rank=int(rank is not None),
-        cohort=_path(cohort),
-        rank=rank or 0,
-        ranks=ranks,
-        rendezvous=_path(rendezvous),
-        ticket=_path(config) if is_ticket else None,
-        create=int(_begun is not None),
-        dial_from=_path(dial_from),
-        lane_port=lane_port,
-    )
-    if is_collective:
-        return Collective._join(options, _begun)
-    arrays, given = split_state(state, state_bytes)
-    return _join_with_model(options, _model_of(tensors, optimizer, arrays), given, _begun)
-
-
-def create(
-    config: Union[str, os.PathLike[str], None] = None,
-    tensors: Any = None,
-    optimizer: Any = None,
-    *,
-    listen: str,
-    uses: int = 1,
-    valid_s: float = 3600.0,
-    may_invite: bool = True,
-    show: Callable[[str], Any] = print,
-    **named: Any,
-) -> Union[Vine, Collective]:
-    """Begins a swarm that others join by tickets, and is its first peer.
-
-    `listen` is the "HOST:PORT" that the others dial, or ":PORT". As soon as the peer listens, which is before the
-    others have come, it passes a ticket to `show`. `uses`, `valid_s` and `may_invite` are as for `invite`, and all
-    other arguments as for `join`. Called again with the same `folder`, it continues with its swarm.
-    """
-
-    def begun(peer: Peer) -> None:
-        # The peer answers once it has read its model and opened its ports. If that fails, the call says so.
-        ticket = None
-        while ticket is None:
-            ticket = peer._ticket(uses, valid_s, may_invite)
-        show(ticket)
-
-    return join(config, tensors, optimizer, listen=listen, _begun=begun, **named)
-
-
-def _is_collective(mode: Optional[str], tensors: Any, optimizer: Any, state: Any) -> bool:
-    if mode is None:
-        if tensors is None:
-            raise TypeError('join() needs a model, or mode="collective" to do without one')
-        return False
-    if mode != "collective":
-        raise TypeError(f"join(mode={mode!r}): write run__mode={mode!r} for a mode that trains")
-    if tensors is not None or optimizer is not None or state is not None:
-        raise TypeError('join(mode="collective") takes no model, and averages arrays by mean()')
-    return True
-
-
-def _join_with_model(
-    options: c.Options,
-    model: Any,
-    state: list[GivenState],
-    begun: Optional[Callable[[Peer], None]],
-) -> Vine:
-    given = TensorList(model.mean, model.buffers, [*model.state, *(one.memory for one in state)])
-    copies = Copies(model, state)
-    options.copy = copies.function
-    handle = ctypes.c_void_p()
-    vine = None
-    try:
-        join = c.library().gv_join
-        begin_to_join(
-            options,
-            lambda: join(ctypes.byref(options), given.array, given.count, ctypes.byref(handle)),
-        )
-        vine = Vine(handle, model, given, copies)
-        if begun is not None:
-            begun(vine)
-        # Called even without a wait, to learn what the first step needs.
-        vine._wait(c.PENDING)
-        vine._take()
-        vine._watch = model.watch(lambda: vine.factor)
-        return vine
-    except BaseException:
-        if vine is not None:
-            vine._leave_quietly()
-        elif handle:
-            c.library().gv_free(handle)
-        raise

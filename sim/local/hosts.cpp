@@ -9,6 +9,7 @@
 
 #include "base/printable.hpp"
 #include "net/cohort.hpp"
+#include "net/host_address.hpp"
 #include "peer/config/config.hpp"
 
 namespace gv {
@@ -55,11 +56,11 @@ RunHosts read_hosts(std::string_view text, std::string_view file, std::uint16_t 
                                "write the address alone; the first port is that of --port"});
       continue;
     }
+    address = bracketed(address);
     const std::uint32_t own = next_ports.try_emplace(address, port).first->second++;
     if (own > port_max) {
       read.problems.push_back({place, "no port is left for this peer", "begin at a lower --port"});
     }
-    if (address.find(':') != std::string::npos) address = "[" + address + "]";
     read.hosts.push_back({ssh, fmt::format("{}:{}", address, own)});
   }
   if (read.problems.empty() && (read.hosts.empty() || read.hosts.size() > run_peers_max)) {

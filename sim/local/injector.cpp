@@ -19,38 +19,22 @@ bool is_virtual_only(FaultKind kind) {
          kind == FaultKind::disk_full || kind == FaultKind::slow_disk || kind == FaultKind::revoke;
 }
 
-void check_numbers(const PeerSet& set, std::size_t peers, const std::string& place,
-                   Problems& problems) {
-  for (const auto& [first, last] : set.ranges) {
-    if (last < peers) continue;
-    problems.push_back(
-        {place, fmt::format("there is no peer {} among {}", last, peers),
-         fmt::format("peers are numbered from 0 to {}; start more with -n", peers - 1)});
-    return;
-  }
-}
-
 }  // namespace
 
 Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,
                                const std::string& place) {
-  Problems problems;
+  Problems problems = problems_with_rules(scenario, peers, faults_end, place);
   const auto item = [&](const char* list, std::size_t i) {
     return fmt::format("{}: scenario.{}[{}]", place, list, i);
   };
   for (std::size_t i = 0; i < scenario.speeds.size(); ++i) {
-    check_numbers(scenario.speeds[i].peers, peers, item("speed", i), problems);
     if (scenario.speeds[i].factor > 1) {
       problems.push_back({item("speed", i), "a real process cannot be made faster",
                           "give the other peers a factor below 1"});
     }
   }
   bool corrupts = false;
-  for (std::size_t i = 0; i < scenario.links.size(); ++i) {
-    check_numbers(scenario.links[i].from, peers, item("link", i), problems);
-    check_numbers(scenario.links[i].to, peers, item("link", i), problems);
-    corrupts = corrupts || scenario.links[i].quality.corrupt > 0;
-  }
+  for (const LinkRule& rule : scenario.links) corrupts = corrupts || rule.quality.corrupt > 0;
   for (std::size_t i = 0; i < scenario.faults.size(); ++i) {
     const FaultRule& rule = scenario.faults[i];
     const std::string name(to_string(rule.kind));
@@ -63,8 +47,6 @@ Problems problems_on_processes(const Scenario& scenario, std::size_t peers, Lane
       problems.push_back({item("fault", i), "a real process cannot be made faster",
                           "give slow_cpu a factor below 1"});
     }
-    check_numbers(rule.peers, peers, item("fault", i), problems);
-    check_numbers(rule.to, peers, item("fault", i), problems);
     corrupts = corrupts || rule.kind == FaultKind::corrupt;
   }
   for (std::size_t i = 0; i < scenario.hostile.size(); ++i) {

@@ -18,6 +18,9 @@
 
 namespace gv {
 
+/// Faults of real processes begin within this time from the start of the scenario.
+inline constexpr Duration faults_end = std::chrono::hours(6);
+
 /// Lists everything that prevents a scenario from running with `peers` real processes. `place` is
 /// the scenario's file name, as problems show it.
 Problems problems_on_processes(const Scenario& scenario, std::size_t peers, LaneKind lane,

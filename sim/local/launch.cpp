@@ -48,14 +48,55 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using State = LaunchedPeer::State;
 
-/// Problems of the config and of its data, found before any peer starts. Problems with the number
-/// of peers refer to the option -n.
-Problems problems_at_start(const RunFiles& files) {
+/// The file in a run's folder through which --resume finds the config: a link to it, or the text of
+/// the built-in one.
+constexpr const char* kept_config = "launched.toml";
+/// The most peers that are started on one machine.
+constexpr std::size_t launched_peers_max = 256;
+/// The exit code that shells use for Ctrl-C.
+constexpr int interrupted_code = 130;
+
+/// Problems of the config and of its data, found before any peer starts. If the option -n was given
+/// (`is_counted`), problems with the number of peers refer to it.
+Problems problems_at_start(const RunFiles& files, bool is_counted) {
   Problems problems = problems_with_data(files.config);
   for (Problem& problem : problems) {
-    if (problem.place == "run.peers") problem.place = "-n";
+    if (problem.place == "run.peers" && is_counted) problem.place = "-n";
+    // If the config leaves that setting out, its rate is what does not fit.
+    if (problem.place == "gossip.weigh" && !files.places.lines.contains(problem.place)) {
+      problem.place = "train.learning_rate";
+    }
   }
   return files.places.placed(std::move(problems));
+}
+
+/// Completes what the user has left out from the run in the folder: its config and its number of
+/// peers.
+Problems complete_from_run(LaunchOptions& options) {
+  if (options.folder.empty()) {
+    return {{"--resume", "no folder with a run to go on with is named", "add --folder FOLDER"}};
+  }
+  if (options.peers == 0) {
+    std::ifstream list(options.folder / "authorized_peers");
+    for (std::string line; std::getline(list, line);) ++options.peers;
+  }
+  if (!options.config.empty()) return {};
+  const std::filesystem::path kept = options.folder / kept_config;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(kept, error)) {
+    const auto config = std::filesystem::read_symlink(kept, error);
+    options.config = (error ? kept : config).string();
+    return {};
+  }
+  const bool was_run = has_checkpoints(options.folder / peer_name(0));
+  if (!was_run && !std::filesystem::is_symlink(kept, error)) return {};
+  return {{"CONFIG", "the config of the run in " + options.folder.string() + " cannot be found",
+           "name the config of that run"}};
+}
+
+/// The number of peers that the config names.
+std::size_t peers_of(const std::string& config) {
+  return config.empty() ? default_config().run.peers : parse_config_file(config).config.run.peers;
 }
 
 /// The launcher says once per period that the first peer, whose address the others need, has not
@@ -91,6 +132,7 @@ class Launch {
 
  private:
   Problems prepare();
+  void keep_config();
   PeerArguments arguments_for(std::size_t number, bool resume) const;
   void start_peer(std::size_t number, bool resume);
   void wait_for_address(LaunchedPeer& peer);
@@ -99,6 +141,7 @@ class Launch {
   void ask_all();
   void tell_interruption(const nlohmann::json& status);
   bool goes_on();
+  void read_results();
   void draw();
   void on_interrupt();
   void await_interrupts();
@@ -139,7 +182,6 @@ Launch::Launch(const LaunchOptions& options, Config config, std::optional<Scenar
 /// it.
 Problems Launch::prepare() {
   folder_ = options_.folder.empty() ? new_run_folder(config_.run.folder) : options_.folder;
-  std::filesystem::create_directories(folder_);
   lock_.emplace(folder_);
   if (lock_->is_taken()) {
     return {{folder_.string(),
@@ -153,10 +195,7 @@ Problems Launch::prepare() {
       std::filesystem::remove(folder_ / result, ignored);
     }
   }
-  if (config_path_.empty()) {
-    config_path_ = (folder_ / "config.toml").string();
-    std::ofstream(config_path_) << config_text_;
-  }
+  keep_config();
   make_keys(folder_, options_.peers);
   for (std::size_t number = 0; number < options_.peers; ++number) {
     const std::string name = peer_name(number);
@@ -169,6 +208,22 @@ Problems Launch::prepare() {
                       .start = [this](std::size_t peer, bool resume) { start_peer(peer, resume); },
                       .tell = [this](const std::string& line) { table_.tell(line); }});
   return {};
+}
+
+/// Keeps the config in the run's folder for --resume. A link will do for a file, and folders that
+/// the config names still count from the file's own.
+void Launch::keep_config() {
+  const std::filesystem::path kept = folder_ / kept_config;
+  std::error_code ignored;
+  if (config_path_.empty()) {
+    std::filesystem::remove(kept, ignored);
+    config_path_ = kept.string();
+    std::ofstream(config_path_) << config_text_;
+    return;
+  }
+  if (std::filesystem::equivalent(config_path_, kept, ignored)) return;
+  std::filesystem::remove(kept, ignored);
+  std::filesystem::create_symlink(std::filesystem::absolute(config_path_), kept, ignored);
 }
 
 PeerArguments Launch::arguments_for(std::size_t number, bool resume) const {
@@ -230,7 +285,12 @@ void Launch::wait_for_address(LaunchedPeer& peer) {
     io_.run_for(std::chrono::milliseconds(20));
   }
   if (interrupts_ > 0) return;
-  throw std::runtime_error(fmt::format("{} did not start; the last line of {}: {}", peer.name(),
+  const Ending ending = peer.ending().value_or(Ending{});
+  std::string end = "did not start";
+  if (!options_.command.empty()) {
+    end = (ending.signal != 0 ? "was " : "ended with ") + to_string(ending) + " before it joined";
+  }
+  throw std::runtime_error(fmt::format("{} {}; the last line of {}: {}", peer.name(), end,
                                        log.string(), last_line_of(log)));
 }
 
@@ -293,6 +353,17 @@ bool Launch::goes_on() {
   return is_running;
 }
 
+/// Takes the last state of each ended peer from its result, which is newer than its last answer.
+void Launch::read_results() {
+  for (LaunchedPeer& peer : peers_) {
+    if (peer.state() != State::ended) continue;
+    std::ifstream file(peer.folder() / "result.json");
+    if (!file) continue;
+    auto result = parse_peer_json<nlohmann::json>(file);
+    if (result.is_object()) peer.last = std::move(result);
+  }
+}
+
 void Launch::draw() {
   const Clock::time_point since = scenario_began_.value_or(began_);
   std::vector<PeerRow> rows;
@@ -319,6 +390,7 @@ void Launch::draw() {
 
 void Launch::tick() {
   if (!goes_on()) {
+    read_results();
     draw();
     io_.stop();
     return;
@@ -398,10 +470,19 @@ int Launch::run() {
   const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
   std::vector<PeerOutcome> outcomes;
   bool clean = true;
+  bool has_model = false;
   for (LaunchedPeer& peer : peers_) {
-    const Ending ending = peer.ending().value_or(Ending{});
+    Ending ending = peer.ending().value_or(Ending{});
     std::string by_fault;
-    if (peer.state() == State::absent) by_fault = "never joined";
+    bool has_begun = peer.state() != State::absent;
+    if (!has_begun) by_fault = "never joined";
+    // A peer that does not handle the interrupt's signal yet, or no longer, is ended by it.
+    if (peer.state() == State::ended && interrupts_ > 0 && ending.signal == SIGTERM) {
+      has_begun = std::filesystem::exists(peer.folder() / "result.json");
+      if (has_begun) ending = {};
+      if (!has_begun) by_fault = "stopped before it began";
+    }
+    has_model = has_model || (has_begun && has_checkpoints(peer.folder()));
     if (peer.state() == State::taken) {
       by_fault = ending.signal != 0 ? "killed by a fault" : "left by a fault";
     }
@@ -419,16 +500,29 @@ int Launch::run() {
     print_program_summary(folder_, outcomes, report, wall);
     return clean ? 0 : 1;
   }
+  if (interrupts_ > 0 && !has_model && clean) {
+    say(stdout, "stopped before training began\n");
+    return interrupted_code;
+  }
   const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, report, wall);
   return clean && evaluated ? 0 : 1;
 }
 
 }  // namespace
 
-int launch(const LaunchOptions& options) {
+int launch(LaunchOptions options) {
+  const bool is_counted = options.peers > 0;
+  if (options.resume) {
+    if (const Problems missing = complete_from_run(options); !missing.empty()) return fail(missing);
+  }
+  if (options.peers == 0) options.peers = peers_of(options.config);
+  if (options.peers > launched_peers_max) {
+    return fail({{"run.peers", fmt::format("{} peers are too many for one machine", options.peers),
+                  fmt::format("write -n and at most {}", launched_peers_max)}});
+  }
   RunFiles files = read_run_files(options.config, options.faults, options.peers);
   Problems& problems = files.problems;
-  const Scenario& rules = files.scenario;
+  Scenario& rules = files.scenario;
   const std::string& place = options.faults.empty() ? options.config : options.faults;
   const auto add = [&problems](Problems more) {
     std::ranges::move(more, std::back_inserter(problems));
@@ -437,24 +531,15 @@ int launch(const LaunchOptions& options) {
   add(neighbours_problems(files, options.config));
   if (problems.empty()) problems = switch_problems(files, place);
   // A user's program has a model and data of its own.
-  if (problems.empty() && options.command.empty()) problems = problems_at_start(files);
-  if (options.resume && options.folder.empty()) {
-    problems.push_back(
-        {"--resume", "no folder with a run to go on with is named", "add --folder FOLDER"});
+  if (problems.empty() && options.command.empty()) {
+    problems = problems_at_start(files, is_counted);
   }
   for (std::size_t number = 0; options.resume && number < options.peers; ++number) {
     add(run_format_problems(options.folder / peer_name(number)));
   }
-  std::error_code error;
-  if (problems.empty() && !options.folder.empty()) {
-    std::filesystem::create_directories(options.folder, error);
-  }
-  if (error) {
-    problems.push_back({"--folder",
-                        options.folder.string() + " cannot be a folder: " + error.message(),
-                        "name another one"});
-  }
+  if (problems.empty()) problems = problems_with_folder(options.folder, files.config.run.folder);
   if (!problems.empty()) return fail(problems);
+  draw_rules(rules, options.peers, files.config.run.seed);
   const bool concerns_us = !rules.speeds.empty() || !rules.links.empty() || !rules.faults.empty();
   try {
     return Launch(options, std::move(files.config),

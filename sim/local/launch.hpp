@@ -10,8 +10,10 @@
 namespace gv {
 
 struct LaunchOptions {
-  std::size_t peers = 4;
-  std::string config;  ///< A TOML file. Empty means the built-in default.
+  /// Number of peers. 0 means that of the run to go on with, or else run.peers of the config.
+  std::size_t peers = 0;
+  /// A TOML file. Empty means that of the run to go on with, or else the built-in default.
+  std::string config;
   /// The run's folder. Empty means a new one below the config's run.folder.
   std::filesystem::path folder;
   std::filesystem::path program;  ///< The grapevine binary.
@@ -23,7 +25,8 @@ struct LaunchOptions {
 };
 
 /// Starts the peers, shows their state, waits for them and evaluates their models. Returns 0 if
-/// every peer ended cleanly, 1 if any did not, and 2 if the operator must fix something.
-int launch(const LaunchOptions& options);
+/// every peer ended cleanly, 1 if any did not, 2 if the operator must fix something, and 130 if an
+/// interrupt came before any peer had a model.
+int launch(LaunchOptions options);
 
 }  // namespace gv

@@ -9,9 +9,6 @@
 namespace gv {
 namespace {
 
-/// Faults are drawn for this period, which begins at the start of the run.
-constexpr Duration timeline_end = std::chrono::hours(6);
-
 /// Time that a peer has to answer a command.
 constexpr std::chrono::seconds command_limit{2};
 
@@ -40,7 +37,7 @@ RealScenario::RealScenario(asio::io_context& io, const Scenario& scenario, std::
     }
   }
   injector_.emplace(
-      io, timeline(scenario, peers.size(), timeline_end, Rng(seed).fork("faults")), peers,
+      io, timeline(scenario, peers.size(), faults_end, Rng(seed).fork("faults")), peers,
       Injector::Calls{.start = std::move(calls.start),
                       .links =
                           [this](const FaultEvent& fault_event) {

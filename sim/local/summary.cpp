@@ -2,6 +2,7 @@
 #include "sim/local/summary.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -213,8 +214,11 @@ void add_losses(const FinishedPeer& peer, LedgerTotals& totals) {
 /// The totals over all peers. They are 0 in modes in which no peer takes chunks.
 LedgerTotals ledger_totals(const Result& result) {
   LedgerTotals totals{.is_complete = !result.has_faults};
-  std::uint64_t all = 0;
-  std::uint64_t counted = 0;  // Includes what peers have trained before they were resumed.
+  std::uint64_t all = 0;       // Trained since the peers' last starts.
+  std::uint64_t begun = 0;     // Trained in chunks that are not done.
+  std::uint64_t restored = 0;  // Done before the last starts, as far as checkpoints say.
+  std::uint64_t restored_begun = 0;
+  bool are_resumed = true;
   for (const FinishedPeer& peer : result.peers) {
     if (!peer.result.contains("ledger")) {
       totals.is_complete = false;
@@ -225,10 +229,18 @@ LedgerTotals ledger_totals(const Result& result) {
     totals.samples = number(peer.result, "work", "budget");
     totals.trained = std::max(totals.trained, std::min(done, totals.samples));
     all += number(peer.result, "work", "own");
-    counted = std::max(counted, number(peer.result, "work", "counted"));
+    begun += number(peer.result, "ledger", "begun_samples");
+    const std::uint64_t done_before = number(peer.result, "ledger", "restored_samples");
+    const std::uint64_t begun_before = number(peer.result, "ledger", "restored_begun_samples");
+    are_resumed &= done_before + begun_before > 0;
+    restored = std::max(restored, done_before);
+    restored_begun += begun_before;
     add_losses(peer, totals);
   }
-  totals.again = std::max({all, counted, totals.trained}) - totals.trained;
+  // If only some peers were started again, the counts of the others include what these restored.
+  const std::uint64_t before = are_resumed ? restored + restored_begun : 0;
+  const std::uint64_t once = std::max(totals.trained + begun, before) - before;
+  totals.again = std::max(all, once) - once;
   return totals;
 }
 
@@ -252,16 +264,26 @@ void print_ledger(const LedgerTotals& totals) {
 void print_work(const Result& result) {
   const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
   std::uint64_t all = 0;
-  for (const FinishedPeer& peer : result.peers) all += own(peer);
+  std::uint64_t counted = 0;  // Includes what peers trained before they were started again.
+  for (const FinishedPeer& peer : result.peers) {
+    all += own(peer);
+    counted = std::max(counted, number(peer.result, "work", "counted"));
+  }
   std::string shares;
   for (const FinishedPeer& peer : result.peers) {
     const double share =
         all > 0 ? 100 * static_cast<double>(own(peer)) / static_cast<double>(all) : 0;
     shares += fmt::format("{}{} {:.1f} %", shares.empty() ? "" : ", ", peer.name, share);
   }
-  fmt::print("work         {} samples: {}\n", all, shares);
+  const std::string last =
+      counted > all ? fmt::format(", {} since the peers' last starts", all) : "";
+  fmt::print("work         {} samples{}: {}\n", std::max(all, counted), last, shares);
   print_ledger(ledger_totals(result));
   const OneModel one = result.one_model();
+  if (one.peers == 1 && result.peers.size() > 1) {
+    fmt::print("one model    none: the peers' models differ\n");
+    return;
+  }
   fmt::print("one model    {} of {} peers, fingerprint {:016x}\n", one.peers, result.peers.size(),
              one.fingerprint);
 }
@@ -381,6 +403,27 @@ Json summary_json(const Result& result, bool in_stages) {
   return summary;
 }
 
+/// The names of the peers whose parameters have been held at their bound.
+std::vector<std::string> held_peers(const std::vector<PeerOutcome>& outcomes,
+                                    const std::optional<FaultReport>& faults) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const EventCounts events = faults ? faults->events[i] : count_events(outcomes[i].folder, 0);
+    if (events.contains(fact_name<ModelHeld>())) names.push_back(outcomes[i].name);
+  }
+  return names;
+}
+
+/// The number of classes of the peers' models; 0 if it is not known.
+std::size_t classes_of(const Config& config, const std::vector<PeerOutcome>& outcomes) {
+  std::vector<std::filesystem::path> files;
+  for (const PeerOutcome& outcome : outcomes) {
+    const std::vector<std::filesystem::path> own = checkpoints_of(outcome.folder);
+    files.insert(files.end(), own.begin(), own.end());
+  }
+  return classes_in(config, files);
+}
+
 /// Draws how the peers' models have moved, if there are enough checkpoints.
 void draw_models(const Config& config, const std::filesystem::path& folder,
                  const std::vector<PeerOutcome>& outcomes, const Layout& layout) {
@@ -399,7 +442,7 @@ void draw_models(const Config& config, const std::filesystem::path& folder,
 bool print_summary(const Config& config, const std::string& config_text,
                    const std::filesystem::path& folder, const std::vector<PeerOutcome>& outcomes,
                    const std::optional<FaultReport>& faults, double wall_s) {
-  const TestSet test = load_test_set(config);
+  const TestSet test = load_test_set(config, classes_of(config, outcomes));
   if (!test.problems.empty()) {
     for (const Problem& problem : test.problems) fmt::print(stderr, "{}\n", to_string(problem));
     return false;
@@ -446,11 +489,19 @@ bool print_summary(const Config& config, const std::string& config_text,
                       .wall_s = wall_s,
                       .has_faults = faults.has_value()};
   print_figures(result, *test.data, !stages.empty());
+  const std::vector<std::string> held = held_peers(outcomes, faults);
+  if (!held.empty()) {
+    fmt::print(
+        "held         parameters of {} reached their bound: scale inputs or targets that "
+        "are far from 1, or lower train.learning_rate\n",
+        fmt::join(held, ", "));
+  }
   if (faults) print(*faults, lockstep);
   if (problem.empty()) fmt::print("model        {}\n", (folder / "mean.safetensors").string());
   draw_models(config, folder, outcomes, model.layout());
 
   Json summary = summary_json(result, !stages.empty());
+  if (!held.empty()) summary["held"] = held;
   if (faults) summary["faults"] = to_json(*faults);
   const std::filesystem::path file = folder / "summary.json";
   const bool is_written = replace_file(file, summary.dump(1) + '\n');

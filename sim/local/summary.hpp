@@ -18,7 +18,9 @@ struct PeerOutcome {
   std::string name;
   std::filesystem::path folder;  ///< The folder with the peer's checkpoints and result.json.
   Ending ending;
-  std::string by_fault;  ///< How a fault ended the peer, as text to print. Empty if no fault did.
+  /// How a fault, or an interrupt before the peer began, ended it, as text to print. Empty if
+  /// neither did.
+  std::string by_fault;
   std::uint64_t untold_bytes = 0;  ///< Bytes sent in incarnations that left no result.
 };
 

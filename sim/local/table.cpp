@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,11 +41,10 @@ std::string work_of(const std::vector<PeerRow>& rows) {
   const double budget = newest.is_object() ? newest.value("budget", 0.0) : 0;
   if (budget <= 0) return "";
   const double counted = std::min(budget, newest.value("counted", 0.0));
-  const double pace = newest.value("samples_per_second", 0.0);
   std::string text = fmt::format("work {:.1f} %  {:.1f} of {:.1f} k samples  ",
                                  100 * counted / budget, counted / 1000, budget / 1000);
-  if (pace > 0 && counted < budget) {
-    text += fmt::format("about {:.0f} s left  ", (budget - counted) / pace);
+  if (counted < budget && newest.contains("seconds_left")) {
+    text += fmt::format("about {:.0f} s left  ", newest.value("seconds_left", 0.0));
   }
   return text;
 }
@@ -99,7 +99,14 @@ std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSi
   return lines;
 }
 
-Table::Table() : terminal_(::isatty(STDOUT_FILENO) != 0) {}
+bool can_redraw() {
+  const char* const kind = std::getenv("TERM");
+  // A terminal of this kind has no control sequences.
+  const bool is_dumb = kind != nullptr && std::string_view(kind) == "dumb";
+  return !is_dumb && ::isatty(STDOUT_FILENO) != 0;
+}
+
+Table::Table() : terminal_(can_redraw()) {}
 
 void Table::tell(const std::string& line) {
   if (lines_drawn_ > 0) say(stdout, fmt::format("\x1b[{}A\x1b[J", lines_drawn_));

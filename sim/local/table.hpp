@@ -26,7 +26,10 @@ struct TerminalSize {
 /// long lines. If there are too many lines, replaces the last ones by a line with their number.
 std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSize& size);
 
-/// Writes to standard output. On a terminal, it overwrites its own lines.
+/// True if standard output is a terminal that knows control sequences.
+bool can_redraw();
+
+/// Writes to standard output. On a terminal that can do so, it overwrites its own lines.
 class Table {
  public:
   Table();

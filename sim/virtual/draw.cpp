@@ -492,16 +492,14 @@ DrawnWorld as_pipeline(DrawnWorld world) {
   scenario.work = WorkKind::time;
   scenario.dimension = 1 + rng.below(rng.chance(0.1) ? 20000 : 64);
   scenario.peers = std::min<std::size_t>(scenario.peers, 8);
+  drop_missing_peers(scenario, scenario.peers);
   const auto is_missing = [&](const auto& range) { return range.second >= scenario.peers; };
   for (FaultRule& fault : scenario.faults) {
     std::erase_if(fault.peers.ranges, is_missing);
     std::erase_if(fault.to.ranges, is_missing);
   }
-  const auto is_nobody = [](const PeerSet& peers) {
-    return !peers.all && peers.ranges.empty() && peers.any == 0;
-  };
   std::erase_if(scenario.faults, [&](const FaultRule& fault) {
-    return is_nobody(fault.peers) || is_nobody(fault.to);
+    return fault.peers.is_nobody() || fault.to.is_nobody();
   });
   for (FaultRule& fault : scenario.faults) {  // Virtual peers' stages have no checkpoints.
     if (fault.kind == FaultKind::leave && fault.lasts > Duration{}) fault.kind = FaultKind::kill;

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/canonical.hpp"
+#include "peer/modes/swarm_work.hpp"
 #include "peer/modes/switchable_mode.hpp"
 
 namespace gv {
@@ -206,17 +207,16 @@ void LedgerInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   if (ledger == nullptr || steps == nullptr) return;
   const Ledger::Options& all = ledger->options();
   const std::uint64_t first = *steps->from / batch_of(world, peer);
-  Life& mine = lives_[peer];
-  if (first % all.steps == 0) {
-    mine.chunk = first / all.steps;
-    mine.made = 0;
-  }
-  if (first != mine.chunk * all.steps + mine.made) return;
-  mine.made += done.steps_run;
-  const bool is_last = mine.chunk + 1 == all.chunks;
-  if (mine.made < (is_last ? all.last_steps : all.steps)) return;
-  ++mine.trained;
-  note_chunk(world, peer, *ledger, mine.chunk);
+  const std::uint64_t last = first + done.steps_run;
+  // A restarted peer continues the chunk that its checkpoint contains in part.
+  ChunkSet& made = steps_by_[peer];
+  made.add(first, last);
+  const std::uint64_t chunk = first / all.steps;
+  const std::uint64_t begin = chunk * all.steps;
+  const std::uint64_t end = begin + (chunk + 1 == all.chunks ? all.last_steps : all.steps);
+  if (last < end || made.first_missing(begin) < end) return;
+  ++lives_[peer].trained;
+  note_chunk(world, peer, *ledger, chunk);
 }
 
 /// "once in quiet": without faults and with similar paces, few chunks are trained again.

@@ -31,9 +31,7 @@ class LedgerInvariants : public Checker {
  private:
   /// What is known about one process of a peer.
   struct Life {
-    std::uint64_t chunk = 0;    ///< The chunk of the process's newest job.
-    std::uint64_t made = 0;     ///< Number of steps of `chunk` made so far, from its first step on.
-    std::uint64_t trained = 0;  ///< Number of chunks that the process has trained completely.
+    std::uint64_t trained = 0;  ///< Number of chunks of which the process has made the last step.
     /// At `known_at`, all members of the peer's view knew that the chunks below `known` were done.
     /// They had known the same of the chunks below `long_known` for a long time.
     std::uint64_t known = 0;
@@ -48,6 +46,9 @@ class LedgerInvariants : public Checker {
                   std::uint64_t chunk);
 
   std::map<PeerNumber, Life> lives_;
+  /// Steps on leased data that each peer has made, over all its incarnations. A step's number
+  /// counts from the first step of chunk 0.
+  std::map<PeerNumber, ChunkSet> steps_by_;
   /// Chunks that each peer has trained, over all its incarnations.
   std::map<PeerNumber, ChunkSet> trained_by_;
   std::map<PeerNumber, ChunkSet> told_by_;  ///< Chunks that each peer has reported as done.

@@ -42,6 +42,11 @@ double part_of_pass(const PipelineOptions& pipeline, const task::StagePass& pass
   return slices / static_cast<double>(stage.slices.size() * (sums + 1));
 }
 
+Simulator::Options with_drawn_rules(Simulator::Options options) {
+  draw_rules(options.scenario, options.peers, options.seed);
+  return options;
+}
+
 }  // namespace
 
 /// Returns the duration of a job, in steps.
@@ -71,7 +76,7 @@ double Simulator::World::steps_in(const Job& job) const {
 
 Simulator::World::World(Simulator& simulator, Options given, MakeWorkload make_work)
     : outer(simulator),
-      options(std::move(given)),
+      options(with_drawn_rules(std::move(given))),
       make(std::move(make_work)),
       root(Rng(options.seed).fork("world")),
       link_draws(root.fork("links")),

@@ -355,6 +355,10 @@ std::optional<Violation> check_liveness(Simulator& world, const Scenario& scenar
 
 }  // namespace
 
+bool may_wait_for_stage(const Violation& violation) {
+  return violation.invariant != "views agree" && violation.invariant != "one mode";
+}
+
 Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
   Simulator simulator(simulator_options(world), workloads(world));
   Invariants invariants;
@@ -397,8 +401,8 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
       if (verdict.violation && !is_revoked && is_in_step(simulator) && settle()) {
         verdict.violation = check_liveness(simulator, world.scenario);
       }
-      // If a stage is lost, the peers that need it are right to wait.
-      verdict.stage_lost = verdict.violation && pipeline.is_stage_lost(simulator);
+      verdict.stage_lost = verdict.violation && may_wait_for_stage(*verdict.violation) &&
+                           pipeline.is_stage_lost(simulator);
       if (verdict.stage_lost) verdict.violation.reset();
       if (!broken()) invariants.check_settled(simulator);
       if (!verdict.violation && world.scenario.tickets && !simulator.all_ended()) {
@@ -428,18 +432,15 @@ Verdict run_world(const DrawnWorld& world, Watcher* watcher) {
 
 namespace {
 
-/// Removes from the scenario all peers that a smaller world does not have. If a rule is then left
+/// Removes from the scenario all peers that a smaller world does not have. If a fault is then left
 /// without peers, the world is not legal.
 void keep_peers(Scenario& scenario, std::size_t peers) {
-  const auto cut = [peers](PeerSet& set) {
-    std::erase_if(set.ranges, [peers](const auto& range) { return range.first >= peers; });
-    for (auto& range : set.ranges) range.second = std::min(range.second, peers - 1);
-  };
   scenario.peers = peers;
-  cut(scenario.saboteurs);
+  scenario.saboteurs.keep_below(peers);
+  drop_missing_peers(scenario, peers);
   for (FaultRule& rule : scenario.faults) {
-    cut(rule.peers);
-    cut(rule.to);
+    rule.peers.keep_below(peers);
+    rule.to.keep_below(peers);
   }
 }
 

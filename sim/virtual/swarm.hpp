@@ -29,6 +29,10 @@ struct Verdict {
   bool stage_lost = false;
 };
 
+/// True if this lack of progress may come from the loss of a pipeline's stage, so that the peers
+/// that need the stage are right to wait. Members and modes do not depend on stages.
+bool may_wait_for_stage(const Violation& violation);
+
 /// Runs a world with faults until scenario.until, then heals it. Within a bounded time, all views
 /// must agree, and every training peer must complete an exchange, collective, run or round.
 /// `watcher` may be null.

@@ -16,7 +16,6 @@ import os
 import random
 import re
 import resource
-import selectors
 import shutil
 import signal
 import socket
@@ -26,6 +25,7 @@ import threading
 import time
 
 from files import checkpoints
+from starvation import listeners
 from swarm import Swarm, counted, wait_until
 from wire import ROOT
 
@@ -50,7 +50,8 @@ def spread_of(times):
 
 
 class Work:
-    """The sampled progress of a swarm: the steps of all peers added up or, where they step together, the swarm's."""
+    """The sampled progress of a swarm: the steps of all peers added up or, where they step together, the largest step
+    that any of them has had."""
 
     def __init__(self, swarm, mode):
         self.swarm, self.together = swarm, mode in ("allreduce", "pipeline")
@@ -59,15 +60,15 @@ class Work:
     def sample(self):
         now = time.monotonic()
         passed, self.sampled = now - self.sampled, now
-        made = [0]
         for peer in self.swarm.peers:
             step = peer.status().get("step") if peer.is_alive() else None
             last, self.last[peer] = self.last.get(peer), step
-            if step is not None and last is not None and step > last:
+            if step is not None and self.together:
+                self.steps = max(self.steps, step)
+            elif step is not None and last is not None and step > last:
                 # A peer that takes over the model of another has not made the steps between.
                 most = step - last if self.fastest is None else 4 * self.fastest * passed
-                made.append(min(step - last, most))
-        self.steps += max(made) if self.together else sum(made)
+                self.steps += min(step - last, most)
 
     def over(self, seconds):
         """Steps a second, for that long."""
@@ -161,6 +162,7 @@ def killed_in(binary, mode, end, draw):
         for thread in threads.values():
             thread.join()
         trains, differ = swarm.trains(30), sum(len(peer.events("models_differ")) for peer in swarm.peers)
+        unexpected = unexpected or ended_alone(swarm, down, threads)
         below = sum(pace < 0.25 * undisturbed for pace in windows)
         return not unexpected and trains is not None and not below and not differ, {
             mode: kills, f"{mode} kept": f"{kept:.2f}", f"{mode} 10 s below 25 %": below,
@@ -177,10 +179,10 @@ def kills(binary, seconds, _):
 
 
 def killed_in_saves(binary, end, draw):
-    """Kills a peer while a checkpoint is half written, and resumes it."""
-    half_written = lambda: any(file.suffix == ".tmp" for file in (peer.folder / "checkpoints").glob("*"))
+    """Kills a peer while a checkpoint is half written, and resumes it beside that file."""
+    half_written = lambda: set((peer.folder / "checkpoints").glob("*.tmp")) - left
     with Swarm(binary, peers=1, settings="[checkpoint]\nevery_steps = 100\nkeep = 3\n") as swarm:
-        peer, killed, starts = swarm[0], 0, 0
+        peer, killed, starts, left = swarm[0], 0, 0, set()
         while time.monotonic() < end:
             swarm.start(0, *["--resume"] * bool(starts))
             starts += 1
@@ -188,16 +190,22 @@ def killed_in_saves(binary, end, draw):
                 break
             wait_until(half_written, draw.uniform(0.2, 2), pause=0)
             peer.kill()
-            killed += half_written()
-            for file in (peer.folder / "checkpoints").glob("*.tmp"):
-                file.unlink()
+            killed += bool(half_written())
+            left |= half_written()  # Its name has the id of the process, so it does not come again.
         resumed, refused = len(peer.events("resumed")), len(peer.events("checkpoint_refused"))
         return resumed == starts - 1 and not refused, {
             "kills": killed, "resumed": f"{resumed}/{starts - 1}", "refused": refused}
 
 
+def flip(data, draw):
+    """The data with a flipped bit, and which one that is."""
+    at, bit, data = draw.randrange(len(data)), draw.randrange(8), bytearray(data)
+    data[at] ^= 1 << bit
+    return data, f"bit {bit} of byte {at}"
+
+
 def flipped(binary, end, draw):
-    """Flips a bit of a checkpoint, which must then be refused."""
+    """Flips a bit of a checkpoint's weights, which must then be refused."""
     with Swarm(binary, peers=1, settings=SAVING) as swarm:
         peer = swarm.start(0)
         wait_until(lambda: checkpoints(peer), 20)
@@ -212,15 +220,13 @@ def flipped(binary, end, draw):
             folder.mkdir()
             while time.monotonic() < end:
                 with lock:
-                    at, bit = draw.randrange(len(whole)), draw.randrange(8)
-                data = bytearray(whole)
-                data[at] ^= 1 << bit
+                    data, which = flip(whole, draw)
                 (folder / sound).write_bytes(data)
                 code = subprocess.run([binary, "eval", folder / sound], capture_output=True).returncode
                 with lock:
                     count += 1
                     if code not in (1, 2):
-                        taken.append(f"bit {bit} of byte {at}: exit code {code}")
+                        taken.append(f"{which}: exit code {code}")
 
         with concurrent.futures.ThreadPoolExecutor(PROCESSORS) as pool:
             for job in [pool.submit(one_after_the_other, number) for number in range(PROCESSORS)]:
@@ -229,10 +235,38 @@ def flipped(binary, end, draw):
         return unharmed and not taken, {"flips": count, "taken": taken, "whole one taken": unharmed}
 
 
+def resumed_beside_flips(binary, end, draw):
+    """Flips a bit in any file of the newest checkpoint, and resumes the peer, which must take an older one."""
+    with Swarm(binary, peers=1, settings=SAVING) as swarm:
+        peer = swarm.start(0)
+        wait_until(lambda: len(checkpoints(peer)) >= 3, 20)
+        peer.signal(signal.SIGTERM)
+        peer.process.wait(timeout=20)
+        folder, whole, newest = peer.folder / "checkpoints", swarm.root / "whole", checkpoints(peer)[-1].name
+        stem = newest.removesuffix(".safetensors")
+        folder.rename(whole)
+        count, taken = 0, []
+        while time.monotonic() < end:
+            shutil.copytree(whole, folder)
+            file = draw.choice([file for file in sorted(folder.iterdir()) if file.name.split(".")[0] == stem])
+            data, which = flip(file.read_bytes(), draw)
+            file.write_bytes(data)
+            (peer.folder / "events.jsonl").unlink()
+            swarm.start(0, "--resume")
+            wait_until(lambda: peer.events("resumed") or not peer.is_alive(), 10)
+            resumed, refused = peer.events("resumed"), peer.events("checkpoint_refused")
+            peer.kill()
+            shutil.rmtree(folder)
+            count += 1
+            if not refused or not resumed or resumed[0]["step"] >= int(stem.split("-")[1]):
+                taken.append(f"{which} of {file.name}")
+        return not taken, {"flips resumed": count, "taken in a resume": taken}
+
+
 def saves(binary, seconds, _):
     """Kills in the middle of a save, and flipped bits in checkpoints."""
     held, figures, draw = True, {}, random.Random()
-    for part, end in shares(seconds, [killed_in_saves, flipped]):
+    for part, end in shares(seconds, [killed_in_saves, flipped, resumed_beside_flips]):
         sound, more = part(binary, end, draw)
         held, figures = held and sound, figures | more
     return held, figures
@@ -243,7 +277,7 @@ def churned(binary, mode, end, draw):
     began = time.monotonic()
     with Swarm(binary, peers=8, mode=mode, settings=MODES[mode] + SAVING).start_all() as swarm:
         away, threads, wrong, longest, due, went = {}, {}, [], 0.0, time.monotonic(), 0
-        last = {}
+        last, differ = {}, collections.Counter()
         while time.monotonic() < end or away:
             now = time.monotonic()
             for i in [i for i, until in away.items() if now >= until]:
@@ -264,6 +298,7 @@ def churned(binary, mode, end, draw):
                         wrong.append(f"p{i} told to leave: exit code {swarm[i].exit_code()}")
                 swarm[i].kill()
                 if how == "forget":
+                    differ.update(counted([swarm[i]], "models_differ"))
                     shutil.rmtree(swarm[i].folder)
                 away[i], now = now + draw.uniform(1, 15), time.monotonic()
             for i, peer in enumerate(swarm.peers):
@@ -280,10 +315,12 @@ def churned(binary, mode, end, draw):
             time.sleep(0.2)
         for thread in threads.values():
             thread.join()
-        trains, differ = swarm.trains(30), counted(swarm.peers, "models_differ")
+        trains = swarm.trains(30)
+        wrong = wrong or ended_alone(swarm, away, threads)
+        differ.update(counted(swarm.peers, "models_differ"))
         return not wrong and trains is not None and longest <= 10 and not differ, {
             "went": went, "minutes": round((time.monotonic() - began) / 60, 1),
-            f"{mode} standstill s": f"{longest:.1f}", f"{mode} wrong": wrong, f"{mode} differ": differ}
+            f"{mode} standstill s": f"{longest:.1f}", f"{mode} wrong": wrong, f"{mode} differ": dict(differ)}
 
 
 def churn(binary, seconds, _):
@@ -303,11 +340,13 @@ def spin():
 
 
 class Tail:
-    """The events that a peer has logged since the last look."""
+    """The events that a peer has logged since the last look, or since now."""
 
-    def __init__(self, peer):
+    def __init__(self, peer, since_now=False):
         self.file = open(peer.folder / "events.jsonl", encoding="utf-8", errors="replace")
         self.rest = ""
+        if since_now:
+            self.file.seek(0, os.SEEK_END)
 
     def read(self):
         *lines, self.rest = (self.rest + self.file.read()).split("\n")
@@ -344,8 +383,9 @@ def detection(binary, seconds, _):
                                 times.append(time.monotonic() - killed)
                     time.sleep(0.05)
                 kills_done, missed = kills_done + 1, missed + len(waiting)
+                # What its earlier processes have logged is no news.
+                tails[victim] = Tail(swarm[victim], since_now=True)
                 swarm.start(victim, wait_for=33)
-                tails[victim] = Tail(swarm[victim])
                 wait_until(know, 30)
         finally:
             for process in busy:
@@ -396,34 +436,12 @@ def attack_ports(targets, orders, told):
         target = orders.recv()
 
 
-def accept_only(ports, told):
-    """Listens on as many ports, accepts and closes."""
-    selector, addresses = selectors.DefaultSelector(), []
-    for _ in range(ports):
-        listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        listener.setblocking(False)
-        selector.register(listener, selectors.EVENT_READ)
-        addresses.append(listener.getsockname())
-    told.send(addresses)
-    while True:
-        for key, _ in selector.select():
-            with contextlib.suppress(BlockingIOError):
-                key.fileobj.accept()[0].close()
-
-
-def begun(target, *arguments):
-    """A process that runs the function, and the pipe through which it reports."""
-    told, tell = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.Process(target=target, args=(*arguments, tell), daemon=True)
-    process.start()
-    return process, told
-
-
 @contextlib.contextmanager
 def attacker_of(targets):
     """Yields a function that turns the flood to a target and returns the rate of connections since its last call."""
-    heard, orders = multiprocessing.Pipe(duplex=False)
-    process, said = begun(attack_ports, targets, heard)
+    (heard, orders), (said, told) = (multiprocessing.Pipe(duplex=False) for _ in range(2))
+    process = multiprocessing.Process(target=attack_ports, args=(targets, heard, told), daemon=True)
+    process.start()
     said.recv()
     aims = []
 
@@ -444,10 +462,9 @@ def flood(binary, seconds, _):
     accept and close. The speed of a machine changes by more than what a flood costs, so only windows of a few seconds
     that follow each other are compared, and every second pair begins with the harmless ports."""
     held, figures = True, {"flood s": 0}
-    harmless, told = begun(accept_only, 8)
-    free = told.recv()
     for mode, end in shares(seconds, ["gossip", "allreduce"]):
-        with Swarm(binary, mode=mode, options=("--lane", "tls")).start_all() as swarm:
+        with (listeners(8) as free, Swarm(binary, mode=mode, options=("--lane", "tls")) as swarm):
+            swarm.start_all()
             work, kept, rates = Work(swarm, mode), [], []
             own = [at() for peer in swarm.peers for at in (peer.port, peer.lanes)]
             with attacker_of({"harmless": free, "own": own}) as aim_at:
@@ -464,7 +481,6 @@ def flood(binary, seconds, _):
             figures |= {f"{mode} kept": f"{median:.2f} ({low:.2f} to {high:.2f}, {len(kept)} pairs)",
                         f"{mode} connections/s": round(min(rates)), f"{mode} alive": alive,
                         "flood s": figures["flood s"] + (SETTLE_S + FLOOD_S) * len(kept)}
-    harmless.kill()
     return held, figures
 
 
@@ -480,7 +496,7 @@ def join(binary, seconds, _):
             known = lambda: newcomer.status().get("phase") == "training" and all(
                 any(member["id"] == identity and member["state"] == "alive"
                     for member in peer.status().get("members", [])) for peer in swarm.peers)
-            if wait_until(known, 20):
+            if wait_until(known, began + 20 - time.monotonic()):
                 times.append(time.monotonic() - began)
             else:
                 lost += 1
@@ -520,7 +536,7 @@ def sanitizers(_, seconds, __):
             tried, failed = tried + len(batch), failed + len(fallen)
             passed_file.write_text(json.dumps({state: sorted(passed)}))
         held = held and not failed
-        figures |= {preset: tried - failed, f"{preset} failed": failed, f"{preset} left": len(left)}
+        figures |= {preset: tried - failed, f"{preset} failed": failed, f"{preset} tests": len(listed)}
     return held, figures
 
 
@@ -538,12 +554,12 @@ def product_state(commit="HEAD"):
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
-# Each campaign, with the totals of its figures that are wanted.
+# Each campaign, with the totals of its figures that are wanted: numbers, or figures of its last slice.
 CAMPAIGNS = {"swarm": (drawn_worlds, {"worlds": 40000}),
              "kills": (kills, {mode: 250 for mode in MODES}),
-             "saves": (saves, {"kills": 300, "flips": 10000}),
+             "saves": (saves, {"kills": 300, "flips": 10000, "flips resumed": 100}),
              "churn": (churn, {"minutes": 120}),
              "detection": (detection, {"minutes": 60}),
              "flood": (flood, {"flood s": 600}),
              "join": (join, {"joins": 100}),
-             "sanitizers": (sanitizers, {})}
+             "sanitizers": (sanitizers, {preset: f"{preset} tests" for preset in ("asan", "tsan")})}

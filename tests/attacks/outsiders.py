@@ -9,7 +9,7 @@ import time
 import zmq
 
 from swarm import Peer, Swarm, attack, ratio, wait_until
-from wire import HELLO, VERSION, Insider
+from wire import Insider
 
 WINDOW_S = 2
 PAIRS = 5
@@ -60,9 +60,10 @@ class Knocker:
         self.let_go()
 
 
-def knocked(binary, knock, at=Peer.port, most=2000, options=("--lane", "tls")):
-    """Knocks at one port of p0 while it trains. Returns what that costs p0, compared with p1, which is left alone."""
-    with Swarm(binary, options=options).start_all() as swarm:
+def knocked(binary, knock, at=Peer.port, most=2000, tells=False):
+    """Knocks at one port of p0 while it trains. Returns what that costs p0, compared with p1, which is left alone, and
+    whether it was let in, if a knock tells that."""
+    with Swarm(binary, options=("--lane", "tls")).start_all() as swarm:
         peer = swarm[0]
         compare = lambda: (lambda p: p[0] / max(p[1], 1))(swarm.pace(WINDOW_S))
         before, ratios = peer.usage(), []
@@ -80,7 +81,7 @@ def knocked(binary, knock, at=Peer.port, most=2000, options=("--lane", "tls")):
         kept = round(statistics.median(ratios), 2)
         held = (kept >= KEPT and not knocker.entered and members == 4 and swarm.alive() == 4
                 and after["mib"] - before["mib"] <= MIB and after["fds"] <= before["fds"] + DESCRIPTORS)
-        return held, {"knocks": knocker.knocks, "let in": knocker.entered, "pace kept": kept,
+        return held, {"knocks": knocker.knocks, **({"let in": knocker.entered} if tells else {}), "pace kept": kept,
                       "MiB": [before["mib"], attacked["mib"], after["mib"]],
                       "fds": [before["fds"], attacked["fds"], after["fds"]], "alive": f"{swarm.alive()}/4"}
 
@@ -130,29 +131,28 @@ def drips(first):
     return knock
 
 
-def mechanism(name, command):
-    """ZMTP with another mechanism than CURVE, then a hello of Grapevine's."""
+def mechanism(name, command, answer):
+    """ZMTP with another mechanism than CURVE. A port that accepts it answers the command."""
     greeting = b"\xff" + bytes(8) + b"\x7f\3\0" + name.ljust(20, b"\0") + bytes(32)
-    hello = bytes([0, 2, VERSION, HELLO])
-    return says(greeting, bytes([4, len(command)]) + command, hello, answer=bytes([VERSION, HELLO]))
+    return says(greeting, bytes([4, len(command)]) + command, answer=answer)
 
 
 @attack
 def control_random(binary):
-    """Sends random bytes to the control port. Nothing gets in, and the peer keeps its pace, memory and descriptors."""
+    """Sends random bytes to the control port. The peer keeps its pace, memory and descriptors."""
     return knocked(binary, says(lambda: os.urandom(200)))
 
 
 @attack
 def control_null(binary):
     """Greets the control port with the mechanism NULL. Nothing gets in, and the peer keeps its pace and memory."""
-    return knocked(binary, mechanism(b"NULL", b"\x05READY"))
+    return knocked(binary, mechanism(b"NULL", b"\x05READY", b"\x05READY"), tells=True)
 
 
 @attack
 def control_plain(binary):
     """Greets the control port with the mechanism PLAIN. Nothing gets in, and the peer keeps its pace and memory."""
-    return knocked(binary, mechanism(b"PLAIN", b"\x05HELLO\1a\1b"))
+    return knocked(binary, mechanism(b"PLAIN", b"\x05HELLO\1a\1b", b"\x07WELCOME"), tells=True)
 
 
 @attack
@@ -227,7 +227,7 @@ def control_flood(binary):
 
 @attack
 def lane_random(binary):
-    """Sends 200 random bytes to the lane port. Nothing gets in, and the peer keeps its pace, memory and descriptors."""
+    """Sends 200 random bytes to the lane port. The peer keeps its pace, memory and descriptors."""
     return knocked(binary, says(lambda: os.urandom(200)), Peer.lanes)
 
 
@@ -235,7 +235,7 @@ def lane_random(binary):
 def lane_forged(binary):
     """Sends a plain proof of a random token to the lane port. It gets no answer, and the peer keeps its pace."""
     forged = lambda: b"G\1" + bytes(6) + os.urandom(40)
-    return knocked(binary, says(forged, answer=b"G"), Peer.lanes)
+    return knocked(binary, says(forged, answer=b"G"), Peer.lanes, tells=True)
 
 
 @attack
@@ -250,7 +250,7 @@ def lane_tls(binary):
                 return context.wrap_socket(link)
             except ssl.SSLError:
                 return None
-    return knocked(binary, knock, Peer.lanes)
+    return knocked(binary, knock, Peer.lanes, tells=True)
 
 
 @attack

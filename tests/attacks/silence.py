@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # A process that holds silent connections, and one that closes all it accepts, to tell their costs apart.
 """silence.py hold EACH: holds EACH silent connections to every address that is added on standard input ("+HOST PORT"),
-replaces those that are closed, and lets go of one that is taken back ("-HOST PORT"). It prints "held HOST PORT" when
+replaces those that are closed, and lets go of one that is taken back ("-HOST PORT"). It opens at most as many a second
+as it was told last ("=RATE"; at first, and with 0, as many as it can). It prints "held HOST PORT" when
 the first 32 of an address are open for the first time, and, when it is asked ("?") and at the end, how many it opened.
 
 silence.py accept COUNT: listens on COUNT ports, which it prints, and closes each connection as it comes.
@@ -12,14 +13,16 @@ import resource
 import select
 import socket
 import sys
+import time
 
 TAKEN = 32  # An address counts as held from this number of connections on.
 AT_ONCE = 64  # Opened to one address before the others have their turn.
+SAVED_S = 0.1  # A process that was held up makes up for this time at most.
 
 
 def hold(each):
     poll, links, wanted, full, opened, told = select.epoll(), {}, collections.Counter(), set(), 0, b""
-    held, pending, addresses = collections.Counter(), set(), []
+    held, pending, addresses, rate, may, seen = collections.Counter(), set(), [], 0.0, 0.0, time.monotonic()
     poll.register(sys.stdin, select.EPOLLIN)
 
     def drop(number):
@@ -29,8 +32,12 @@ def hold(each):
         link.close()
 
     def obey(line):
+        nonlocal rate
         if line[0] == "?":
             print(opened, flush=True)
+            return
+        if line[0] == "=":
+            rate = float(line[1:])
             return
         address = line[1:].split()[0], int(line.split()[1])
         if line[0] == "+":
@@ -41,8 +48,12 @@ def hold(each):
                 drop(number)
 
     while True:
+        now = time.monotonic()
+        may, seen = min(may + rate * (now - seen), max(1, rate * SAVED_S)), now
         for address in addresses:
-            for _ in range(min(AT_ONCE, each - held[address])):
+            count = min(AT_ONCE, each - held[address], int(may) if rate else AT_ONCE)
+            may -= count if rate else 0
+            for _ in range(count):
                 link = socket.socket()
                 link.setblocking(False)
                 link.connect_ex(address)
@@ -53,7 +64,7 @@ def hold(each):
                 held[address] += 1
                 opened += 1
         is_short = any(held[address] < each for address in addresses)
-        for number, events in poll.poll(0 if is_short else 0.05):
+        for number, events in poll.poll(0 if is_short and not rate else 0.005 if is_short else 0.05):
             if number == sys.stdin.fileno():
                 data = os.read(number, 4096)
                 if not data:

@@ -6,14 +6,18 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 
 from swarm import Failed, Peer, Swarm, attack, wait_until
 
 PROGRAM = pathlib.Path(__file__).with_name("silence.py")
 WINDOW_S = 2
+SETTLE_S = 2  # After a change of addresses: the new ones are taken, and the old ones have closed what they had.
 PAIRS = 12
 KEPT = 0.95  # Of the pace while the same attacker has others to attack: the median of all pairs. Single ones swing.
 LEFT_OUT = 2  # Pairs at either end of the 96 % interval of the median of 12.
+UNLIKE = 0.2  # By more than this part the connections a second of both kinds of windows must not differ,
+FEW = 10  # unless they differ by fewer than this.
 SPARE = 500  # Descriptors of a process that are not connections.
 
 
@@ -38,6 +42,11 @@ class Silence:
 
     def remove(self, address):
         self.holders.pop(address).stdin.write(f"-{address[0]} {address[1]}\n")
+
+    def limit(self, rate):
+        """Opens at most as many connections a second from now on, or with 0 as many as it can."""
+        for process in self.processes:
+            process.stdin.write(f"={rate / len(self.processes)}\n")
 
     def count(self):
         """How many connections were opened so far."""
@@ -75,7 +84,8 @@ def listeners(count):
 
 class Comparison:
     """Paces of a swarm in pairs of windows: while its lane ports are attacked, and while the same attacker has
-    listeners to attack that only close what they accept. Both cost processor time of this machine."""
+    listeners to attack that only close what they accept. Both cost processor time of this machine, and as much: the
+    attacker opens as many connections a second in both."""
 
     def __init__(self, swarm, held, others, count):
         self.swarm, self.held, self.others, self.count = swarm, held, others, count
@@ -86,11 +96,13 @@ class Comparison:
         (self.attacked if is_attacked else self.control).append(sum(self.swarm.pace(WINDOW_S, self.count)))
         self.opened[is_attacked] += self.held.count() - before
 
-    def aim(self, there, not_there):
+    def aim(self, there, not_there, limit):
         for address in not_there:
             self.held.remove(address)
+        self.held.limit(limit)
         for address in there:
             self.held.add(address, wait=False)
+        time.sleep(SETTLE_S)
 
     def run(self):
         """The attack is under way at the beginning and at the end. A pair's windows change places from one pair to the
@@ -98,12 +110,21 @@ class Comparison:
         lanes = [peer.lanes() for peer in self.swarm.peers]
         for _ in range(PAIRS // 2):
             self.window(True)
-            self.aim(self.others, lanes)
+            self.aim(self.others, lanes, self.even_rate())
             self.window(False)
             self.window(False)
-            self.aim(lanes, self.others)
+            self.aim(lanes, self.others, 0)
             self.window(True)
+        more, fewer = max(self.opened), min(self.opened)
+        if more - fewer > max(UNLIKE * more, FEW * WINDOW_S * PAIRS):
+            raise Failed(f"the windows have different rates: {self.figures('paces')}")
         return self
+
+    def even_rate(self):
+        """The rate at which, after two more control windows, these have had as many connections a second as the others.
+        Peers close silent connections in bursts, so it makes up for what was too much or too little before."""
+        due = self.opened[True] / len(self.attacked) * (len(self.control) + 2) - self.opened[False]
+        return max(1, due / (2 * WINDOW_S))
 
     def kept(self):
         """The median ratio, and the ends of its interval."""

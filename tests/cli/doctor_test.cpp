@@ -213,7 +213,7 @@ TEST_CASE("a refused handshake gives the line that the other side needs", "[unit
 TEST_CASE("warnings alone leave the exit code at zero", "[unit]") {
   Diagnoses found{{.check = "a"}, {.check = "b", .health = Health::warning, .remedy = "mend"}};
   CHECK(exit_code_of(found) == 0);
-  CHECK(to_text(found).find("1 ok, 1 warnings, 0 errors") != std::string::npos);
+  CHECK(to_text(found).find("1 ok, 1 warning, 0 errors") != std::string::npos);
   found.push_back({.check = "c", .health = Health::error, .text = "broken", .remedy = "mend"});
   CHECK(exit_code_of(found) == 1);
   const auto document = nlohmann::json::parse(to_json(found));
@@ -227,6 +227,30 @@ TEST_CASE("text from others cannot move the cursor", "[unit]") {
   const Diagnoses found{{.check = "a", .text = "name\x1b[2J\nok"}};
   CHECK(to_text(found).find('\x1b') == std::string::npos);
   CHECK(to_json(found).find("\\n") == std::string::npos);
+  // Bytes that are no text would make the document unreadable.
+  const auto document = nlohmann::json::parse(to_json({{.check = "a", .text = "out\xff: no"}}));
+  CHECK(document.at("lines").at(0).at("text") == "out\xEF\xBF\xBD: no");
+}
+
+TEST_CASE("a disk without a byte is an error even if no config names the model", "[unit]") {
+  DiskState disk{.folder = "/runs", .is_writable = true, .checkpoint_bytes = 100'000};
+  CHECK(judge(disk).health == Health::error);
+  disk.free_bytes = 99'999;
+  CHECK(judge(disk).health == Health::error);
+  disk.free_bytes = 100'000;
+  CHECK(judge(disk).health == Health::ok);
+  disk.checkpoint_bytes = 0;
+  disk.free_bytes = 0;
+  CHECK(says(judge(disk), "too little for a checkpoint"));
+}
+
+TEST_CASE("the folder of a whole run is refused with that of a peer", "[unit]") {
+  const TemporaryFolder run;
+  std::filesystem::create_directory(run.path() / "peer-0");
+  Problems problems;
+  admit({.subjects = {run.path().string()}}, problems);
+  REQUIRE(problems.size() == 1);
+  CHECK(problems.front().remedy.ends_with((run.path() / "peer-0").string()));
 }
 
 TEST_CASE("every check has a name of its own", "[unit]") {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,8 +15,10 @@
 
 #include "cli/commands.hpp"
 #include "cli/routing.hpp"
+#include "cli/simulate.hpp"
 #include "peer/config/task.hpp"
 #include "peer/node/whole_replica.hpp"
+#include "sim/local/summary.hpp"
 #include "tests/peer/config_texts.hpp"
 #include "tests/peer/saved_step.hpp"
 #include "tests/temporary_folder.hpp"
@@ -102,6 +105,13 @@ TEST_CASE("matrices of a model are exported as ternary weights if asked for", "[
   CHECK(written("dense1.bias") == biases);
   REQUIRE(write_safetensors(from, {{"dense1.bias", {2}, biases}}, {}).empty());
   CHECK(exit_code_of(add_export, words + " --ternary") == 2);
+  // A model that was trained with floats would be ruined.
+  for (const auto& [weights, code] : {std::pair{"float", 2}, std::pair{"ternary", 0}}) {
+    const std::string config = std::string("[model]\nweights = \"") + weights + "\"\n";
+    REQUIRE(write_safetensors(from, {{"dense1.weight", {2, 2}, matrix}}, {{"config", config}})
+                .empty());
+    CHECK(exit_code_of(add_export, words + " --ternary") == code);
+  }
 }
 
 TEST_CASE("the sharpness of a model with ternary weights is refused", "[unit]") {
@@ -118,6 +128,101 @@ TEST_CASE("the sharpness of a model with ternary weights is refused", "[unit]") 
   CHECK(exit_code("ternary", "") == 0);
   CHECK(exit_code("ternary", " --sharpness") == 2);
   CHECK(exit_code("float", " --sharpness") == 0);
+}
+
+/// Training samples of three classes and test samples, in a config of two peers.
+struct ThreeClasses {
+  explicit ThreeClasses(const char* test_samples) {
+    std::ofstream(folder.path() / "train.csv") << "1,0\n2,1\n3,2\n4,0\n5,1\n6,2\n";
+    std::ofstream(folder.path() / "test.csv") << test_samples;
+    std::ofstream(config()) << text;
+    save_step(peer / "checkpoints", sound(text), text, 1);
+  }
+  std::string config() const { return (folder.path() / "config.toml").string(); }
+
+  const TemporaryFolder folder;
+  const std::filesystem::path peer = folder.path() / "peer-0";
+  const std::string text = "[run]\npeers = 2\nsteps = 3\n[data]\nkind = \"csv\"\nfolder = \"" +
+                           folder.path().string() +
+                           "\"\ntrain_files = [\"train.csv\"]\ntest_files = [\"test.csv\"]\n"
+                           "[model]\nhidden = [4]\n[train]\nbatch = 2\n";
+};
+
+TEST_CASE("test data without the last label are no reason to refuse a model", "[unit]") {
+  const ThreeClasses run("1,0\n2,1\n");
+  const std::string model = (run.peer / "checkpoints" / "step-0000000001.safetensors").string();
+  const std::string out = (run.folder.path() / "out.safetensors").string();
+  CHECK(exit_code_of(add_eval, "eval " + run.peer.string()) == 0);
+  CHECK(exit_code_of(add_merge, "merge " + run.peer.string() + " --out " + out) == 0);
+  CHECK(exit_code_of(add_import,
+                     "import " + model + " --config " + run.config() + " --out " + out) == 0);
+  CHECK(simulate({.config = run.config(), .folder = run.folder.path() / "sim"}) == 0);
+  const std::vector<PeerOutcome> outcomes = {
+      {.name = "peer-0", .folder = run.peer, .ending = {}, .by_fault = {}}};
+  CHECK(print_summary(sound(run.text), run.text, run.folder.path(), outcomes, std::nullopt, 1));
+}
+
+TEST_CASE("the last layer of a file says how many classes a model has", "[unit]") {
+  const ThreeClasses run("1,0\n2,3\n");
+  const Config config = sound(run.text);
+  const std::vector<std::filesystem::path> files = checkpoints_of(run.peer);
+  REQUIRE(files.size() == 1);
+  CHECK(classes_in(config, files) == 3);
+  std::vector<Tensor> tensors = read_safetensors(files.front()).tensors;
+  for (Tensor& tensor : tensors) tensor.name = "another." + tensor.name;
+  const auto is_last = [](const Tensor& tensor) { return tensor.name.ends_with("dense2.bias"); };
+  std::ranges::stable_partition(tensors, [&](const Tensor& tensor) { return !is_last(tensor); });
+  CHECK(classes_in(config, tensors) == 3);
+  tensors.pop_back();
+  CHECK(classes_in(config, tensors) == 0);
+  // Where labels do not decide on the outputs, a layer's size is no number of classes.
+  Config other = config;
+  other.model.kind = ModelKind::transformer;
+  CHECK(classes_in(other, files) == 0);
+  other.model.kind = ModelKind::linear;
+  other.model.loss = LossKind::reconstruction;
+  CHECK(classes_in(other, files) == 0);
+  // A label that the model does not know is refused.
+  const Problems problems = load_test_set(config, 3).problems;
+  REQUIRE(problems.size() == 1);
+  CHECK(
+      to_string(problems.front()) ==
+      "data.test_files: the test data have labels up to 3, and the model has 3 classes, beginning "
+      "with 0; name test data with labels that the training data have, too");
+  CHECK(exit_code_of(add_eval, "eval " + run.peer.string()) == 2);
+}
+
+TEST_CASE("an imported model that the training data do not fit begins no peer", "[unit]") {
+  const ThreeClasses run("1,0\n2,1\n");
+  const std::string file = (run.folder.path() / "four.safetensors").string();
+  const std::vector<float> zeros(16, 0);
+  const std::span<const float> all(zeros);
+  REQUIRE(write_safetensors(file,
+                            {{"dense1.weight", {4, 1}, all.first(4)},
+                             {"dense1.bias", {4}, all.first(4)},
+                             {"dense2.weight", {4, 4}, all},
+                             {"dense2.bias", {4}, all.first(4)}},
+                            {})
+              .empty());
+  const std::string out = (run.folder.path() / "out.safetensors").string();
+  const std::string words = "import " + file + " --config " + run.config() + " --out " + out;
+  CHECK(exit_code_of(add_import, words) == 0);
+  CHECK(exit_code_of(add_import, words + " --start " + (run.folder.path() / "p").string()) == 2);
+}
+
+TEST_CASE("the summary names the peers that held parameters at their bound", "[unit]") {
+  const ThreeClasses run("1,0\n2,2\n");
+  std::vector<PeerOutcome> outcomes = {
+      {.name = "peer-0", .folder = run.peer, .ending = {}, .by_fault = {}},
+      {.name = "peer-1", .folder = run.folder.path() / "1", .ending = {}, .by_fault = {}}};
+  const auto summary = [&] {
+    CHECK(print_summary(sound(run.text), run.text, run.folder.path(), outcomes, std::nullopt, 1));
+    return bytes_of_file((run.folder.path() / "summary.json").string());
+  };
+  CHECK(summary().find("\"held\"") == std::string::npos);
+  std::ofstream(run.peer / "events.jsonl") << "{\"t\":1,\"event\":\"model_held\",\"step\":2}\n";
+  const std::string held = summary();
+  CHECK(held.find("\"held\": [\n  \"peer-0\"\n ]") != std::string::npos);
 }
 
 }  // namespace gv

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <deque>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "tests/consensus/mixing_lab.hpp"
@@ -202,6 +204,67 @@ TEST_CASE("who hears nothing keeps enough of its weight in push-sum without wait
   mail.clear();
   turn();
   CHECK(mail.size() == 1);
+}
+
+TEST_CASE("who runs ahead within the staleness keeps enough of its weight in push-sum", "[unit]") {
+  const MixRule rule{
+      .topology = {.kind = TopologyKind::complete}, .kind = MixKind::push_sum, .staleness = 128};
+  std::vector<float> x{1, 2}, y{3, 4};
+  Mixer<float> fast(rule, 2, 1);
+  Mixer<float> slow(rule, 2, 1);
+  fast.begin_generation(0, order_of(2), 1, x);
+  slow.begin_generation(1, order_of(2), 1, y);
+  std::vector<MixMessage> mail;
+  for (std::uint64_t round = 0; round < 128; ++round) {
+    fast.begin_round(round, x);
+    fast.end_steps(x, 0.1, 1);
+    for (MixMessage& message : fast.messages(round, x)) mail.push_back(std::move(message));
+    fast.mix(round, x, {});
+  }
+  // The other peer waits for each message, also for those with hardly any weight.
+  CHECK(mail.size() == 128);
+  CHECK(fast.weight() > 0.99 / 8);
+  CHECK(fast.weight() <= 1.0 / 8);
+  for (std::size_t k = 0; k < 2; ++k) CHECK(x[k] == Approx(1 + k).epsilon(1e-5));
+  // Nothing is lost: once all messages have arrived, the peers hold the sum.
+  CHECK(slow.mix(0, y, mail) == 0);
+  CHECK(fast.weight() + slow.weight() == Approx(2).epsilon(1e-12));
+  for (std::size_t k = 0; k < 2; ++k) {
+    const double sum =
+        fast.weight() * static_cast<double>(x[k]) + slow.weight() * static_cast<double>(y[k]);
+    CHECK(sum == Approx(4 + 2 * static_cast<double>(k)));
+  }
+}
+
+TEST_CASE("messages of several rounds do not move a model beyond those it hears", "[unit]") {
+  const auto kind = GENERATE(GuardKind::none, GuardKind::self_centred_clip);
+  const MixRule rule{.topology = {.kind = TopologyKind::matching},
+                     .guard = {.kind = kind, .radius = 1e6},
+                     .staleness = unbounded_staleness};
+  REQUIRE(problems_of(rule, 8).empty());
+  // The other peers' first messages to peer 0, each of another round with a share of 1/2.
+  std::vector<MixMessage> mail;
+  for (std::size_t peer = 1; peer < 8; ++peer) {
+    Vector ones(3, 1);
+    Mixer<double> sender(rule, 3, 1);
+    sender.begin_generation(peer, order_of(8), 1, ones);
+    bool is_sent = false;
+    for (std::uint64_t round = 0; round < 200 && !is_sent; ++round) {
+      for (const MixMessage& message : sender.messages(round, ones)) {
+        is_sent = message.to.front() == 0;
+        if (is_sent) mail.push_back(message);
+      }
+    }
+    REQUIRE(is_sent);
+  }
+  for (std::size_t heard = 1; heard <= mail.size(); ++heard) {
+    Vector x(3, 0);
+    Mixer<double> slow(rule, 3, 1);
+    slow.begin_generation(0, order_of(8), 1, x);
+    slow.messages(200, x);
+    CHECK(slow.mix(200, x, std::span(mail).first(heard)) == 0);
+    for (const double value : x) CHECK(value == Approx(heard == 1 ? 0.5 : 1));
+  }
 }
 
 TEST_CASE("every slice of a peer arrives over a link that takes each second message", "[unit]") {

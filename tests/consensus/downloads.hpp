@@ -55,7 +55,7 @@ class Downloads {
     download.peer_gone(now, peer, out);
   }
   void tick(Time now, Effects& out) {
-    server.tick(now);
+    server.tick(now, out);
     download.tick(now, out);
   }
   Time deadline() const { return std::min(download.deadline(), server.deadline()); }

@@ -196,6 +196,7 @@ TEST_CASE("of two crossing offers exactly one exchange comes about") {
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK(network.at(i).forces.size() == 1);
     CHECK_FALSE(network.at(i).exchange.in_flight());
+    CHECK(network.at(i).exchange.counts().refused == network.at(i).count<ExchangeRefused>());
   }
 }
 

@@ -372,7 +372,7 @@ TEST_CASE("ranges beyond the last chunk are not believed, and no peer trains the
 
 TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   Ledger ledger({.self = PeerId{1}, .chunks = 10, .steps = 4, .last_steps = 2});
-  ledger.restore({.whole = 3, .done = {{5, 2}, {9, 40}}, .leases = {}}, 100);
+  ledger.restore({.whole = 3, .mine = {{5, 2}, {9, 40}}, .done = {}, .begun = {}}, 100);
   CHECK(ledger.done() == 6);
   CHECK(ledger.entry().done == std::vector<ChunkRange>{{5, 2}, {9, 1}});
   // Alone, the peer trains the remaining chunks in order.
@@ -386,6 +386,86 @@ TEST_CASE("a restored ledger goes on from what its checkpoint says", "[unit]") {
   }
   CHECK(trained == std::vector<std::uint64_t>{3, 4, 7, 8});
   CHECK(ledger.is_complete());
+}
+
+TEST_CASE("a note has the chunks that others have done, which are not reported as our own",
+          "[unit]") {
+  Ledger ledger({.self = PeerId{1}, .chunks = 20, .steps = 4, .last_steps = 4});
+  const LedgerEntry entry{.whole = 0, .done = {{10, 3}}, .leases = {}};
+  const std::vector<LedgerReport> reports = {
+      {.peer = PeerId{2}, .entry = &entry, .pace = 1, .lives = true}};
+  for (int second = 0; second < 2; ++second) {
+    ledger.hear(Time(std::chrono::seconds(second)), reports, 1);
+  }
+  REQUIRE(ledger.next(Time(1s), 1));
+  ledger.made(Time(1s), 4, 4);
+  ledger.kept(4);
+  REQUIRE(ledger.done() == 4);
+  Ledger resumed(ledger.options());
+  resumed.restore(ledger.note(), 20);
+  CHECK(resumed.done() == 4);
+  CHECK(resumed.entry().done == std::vector<ChunkRange>{{0, 1}});
+  CHECK(resumed.note().done == std::vector<ChunkRange>{{10, 3}});
+}
+
+TEST_CASE("work under way goes on after a restart, and no step is made twice", "[unit]") {
+  const Ledger::Options options{.self = PeerId{1}, .chunks = 3, .steps = 10, .last_steps = 10};
+  Ledger ledger(options);
+  REQUIRE(ledger.next(Time(1s), 1)->first_step == 0);
+  ledger.made(Time(1s), 10, 10);
+  REQUIRE(ledger.next(Time(1s), 1)->first_step == 10);
+  ledger.made(Time(1s), 7, 17);
+  REQUIRE(ledger.begun_steps() == 17);
+
+  Ledger resumed(options);
+  resumed.restore(ledger.note(), 3);
+  CHECK(resumed.begun_steps() == 17);
+  // The chunk that only our model contains is not done yet.
+  resumed.hear(Time(20s), {}, 1);
+  CHECK(resumed.done() == 0);
+  CHECK(resumed.has_unkept());
+  CHECK(resumed.next(Time(20s), 1) == LedgerWork{.first_step = 17, .steps = 3});
+  resumed.made(Time(20s), 3, 20);
+  resumed.kept(20);
+  CHECK(resumed.done() == 2);
+  // An earlier process has trained the first chunk.
+  CHECK(resumed.counts().trained == 1);
+  CHECK(resumed.own_part().done == 1);
+  CHECK(resumed.next(Time(20s), 1)->first_step == 20);
+
+  // Both chunks are lost with the model.
+  Ledger replaced(options);
+  replaced.restore(ledger.note(), 3);
+  replaced.lose();
+  CHECK(replaced.next(Time(20s), 1)->first_step == 0);
+  CHECK(replaced.counts().lost == 0);
+}
+
+TEST_CASE("a restarted peer does not go on with a chunk that others have done meanwhile",
+          "[unit]") {
+  Ledger ledger({.self = PeerId{1}, .chunks = 20, .steps = 4, .last_steps = 4});
+  ledger.restore({.whole = 0, .mine = {}, .done = {}, .begun = {{5, 2}}}, 20);
+  REQUIRE(ledger.under_way());
+  const LedgerEntry entry{.whole = 9, .done = {}, .leases = {}};
+  ledger.hear(Time(1s), std::vector<LedgerReport>{{PeerId{2}, &entry, 1, true}}, 1);
+  CHECK_FALSE(ledger.under_way());
+}
+
+TEST_CASE("a note of any content leaves a ledger that can go on", "[unit]") {
+  constexpr std::uint64_t most = ~std::uint64_t{0};
+  LedgerNote note{.whole = 2,
+                  .mine = {{chunk_number_max, chunk_number_max}, {0, 4}},
+                  .done = {{3, 3}, {3, 1}},
+                  .begun = {{0, 1}, {4, 1}, {7, 2}, {7, 3}, {8, 1}, {most, most}}};
+  for (std::uint64_t chunk = 20; chunk < 400; ++chunk) note.begun.push_back({chunk, most});
+  Ledger ledger({.self = PeerId{1}, .chunks = 1000, .steps = 4, .last_steps = 2});
+  ledger.restore(note, 1000);
+  CHECK(ledger.done() == 6);
+  CHECK(ledger.under_way() == LedgerWork{.first_step = 30, .steps = 2});
+  CHECK(ledger.begun_steps() == 2 + 4 * Ledger::held_max);
+  CHECK(ledger.entry().problem().empty());
+  ledger.hear(Time(1s), {}, 1);
+  CHECK(ledger.next(Time(1s), 1)->first_step == 30);
 }
 
 TEST_CASE("a ledger knows the part of each peer, and what is free again after a death", "[unit]") {

@@ -1,6 +1,9 @@
 // Revocations: which peers may revoke, which ones count, and that their order does not matter.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <span>
@@ -84,6 +87,86 @@ TEST_CASE("revocations of unknown keys take no place from those of known ones") 
   CHECK(swarm.revoke(0, "peer-2").empty());
   CHECK(swarm.holders[0].trust->is_revoked(key_of(2)));
   CHECK_FALSE(swarm.accepts(0, 1));
+}
+
+/// Gives each peer but the last a full table of revocations of made-up keys, which the last peer
+/// has signed. Each peer gets other keys, while no link between them is up.
+void send_junk(TrustSwarm& swarm) {
+  const std::size_t hostile = swarm.holders.size() - 1;
+  for (std::size_t peer = 0; peer < hostile; ++peer) {
+    Certificates junk;
+    for (std::uint64_t i = 0; i < revoked_max; ++i) {
+      junk.revocations.push_back(revoked_by(hostile + 1, 100'000 * (i + 1) + peer));
+    }
+    swarm.away.clear();
+    for (std::size_t other = 0; other <= hostile; ++other) {
+      if (other != peer) swarm.away.insert(other);
+    }
+    for (const Certificates& part : in_parts(junk)) {
+      swarm.act(peer, [&](Trust& trust, const View& live, Effects& out) {
+        trust.receive(swarm.now, swarm.holders[hostile].id, part, live, out);
+      });
+    }
+  }
+  swarm.away = {hostile};
+}
+
+TEST_CASE("revocations of made-up keys are soon the same everywhere and cost nothing more") {
+  TrustSwarm swarm(4);
+  for (std::size_t i = 1; i < 4; ++i) REQUIRE(swarm.invite(0, i));
+  swarm.pass(4);
+  send_junk(swarm);
+  swarm.pass(30);
+  const auto costs_little = [&swarm] {
+    const auto checked = [&swarm] {
+      std::size_t sum = 0;
+      for (const TrustHolder& holder : swarm.holders) sum += holder.signer->checked;
+      return sum;
+    };
+    const std::size_t messages = swarm.messages, checks = checked();
+    swarm.pass(20);
+    CHECK(swarm.messages - messages <= 10 * 3 * 2);
+    CHECK(checked() == checks);
+  };
+  costs_little();
+  const std::vector<Revocation> kept = swarm.holders[0].trust->revocations();
+  CHECK(kept.size() == revoked_max);
+  // No honest peer has signed any of them.
+  CHECK(std::ranges::count(kept, key_of(4), &Revocation::issuer) == revoked_max);
+  for (std::size_t i = 1; i < 3; ++i) CHECK(swarm.holders[i].trust->revocations() == kept);
+  // A true revocation reaches everyone, and with its issuer all that it has revoked is gone.
+  REQUIRE(swarm.revoke(0, "peer-3").empty());
+  CHECK(swarm.none_accepts(2));
+  REQUIRE(swarm.revoke(1, "peer-4").empty());
+  swarm.pass(30);
+  CHECK(swarm.none_accepts(3));
+  costs_little();
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const Revocation& one : swarm.holders[i].trust->revocations()) {
+      CHECK(one.issuer != key_of(4));
+    }
+  }
+}
+
+TEST_CASE("everything is sent again the later the more messages it takes") {
+  TrustHolder holder(1);
+  std::vector<Revocation> many;
+  for (std::uint64_t i = 0; i < 3 * revocations_in_message_max; ++i) {
+    many.push_back(revoked_by(999, 1000 + i));
+  }
+  hear(holder, many);
+  std::size_t sent = 0;
+  for (std::uint8_t second = 1; second <= 20; ++second) {
+    Digest other{};
+    other[0] = second;
+    Effects out;
+    holder.trust->receive(Time{} + std::chrono::seconds(second), PeerId{2},
+                          {.held = other, .certificates = {}, .revocations = {}},
+                          View({PeerId{2}}), out);
+    sent += out.messages.size();
+  }
+  CHECK(sent <= 21 + 3);
+  CHECK(sent >= 15);
 }
 
 TEST_CASE("an issuer replaces its revocations only so often") {

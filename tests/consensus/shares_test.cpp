@@ -52,6 +52,30 @@ TEST_CASE("no shares of a batch are done earlier") {
   }
 }
 
+TEST_CASE("shares are those of dealing the samples one by one") {
+  Rng rng(3);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<double> speeds(1 + rng.below(12));
+    for (double& speed : speeds) speed = rng.chance(0.3) ? 2 : std::exp(4 * rng.normal());
+    const std::uint64_t peers = speeds.size();
+    const auto least = static_cast<std::uint32_t>(1 + rng.below(20));
+    const auto most = static_cast<std::uint32_t>(least + rng.below(rng.chance(0.5) ? 30 : 3000));
+    const auto total =
+        static_cast<std::uint32_t>(peers * least + rng.below(peers * (most - least) + 1));
+    Shares dealt(peers, least);
+    for (std::uint64_t given = peers * least; given < total; ++given) {
+      std::size_t next = peers;
+      for (std::size_t p = 0; p < peers; ++p) {
+        if (dealt[p] == most) continue;
+        const auto end = [&](std::size_t at) { return (dealt[at] + 1.0) / speeds[at]; };
+        if (next == peers || end(p) < end(next)) next = p;
+      }
+      ++dealt[next];
+    }
+    REQUIRE(batch_shares(speeds, total, most, least) == dealt);
+  }
+}
+
 TEST_CASE("shares sum to the batch and keep their bounds") {
   Rng rng(2);
   for (int i = 0; i < 300; ++i) {

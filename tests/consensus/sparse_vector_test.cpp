@@ -1,4 +1,4 @@
-// Sparse vectors sum exactly, become dense when that is shorter, lose nothing and refuse bad bytes.
+// Sparse vectors become dense when that is shorter, lose nothing and refuse bad bytes.
 #include "consensus/codec/sparse_vector.hpp"
 
 #include <algorithm>
@@ -59,46 +59,7 @@ SparseVector first_of(std::size_t present, std::size_t size) {
 
 }  // namespace
 
-// ---- Sums ----
-
-TEST_CASE("a sum of sparse streams is the sum of the vectors exactly") {
-  Rng rng(1);
-  for (const std::size_t size : {0u, 1u, 100u, 65535u, 65536u, 65537u, 200000u}) {
-    for (const double density : {0.0, 0.001, 0.1, 0.5, 1.0}) {
-      Floats expected(size);
-      SparseVector sum = SparseVector::sparse(size, {}, {});
-      for (int peer = 0; peer < 5; ++peer) {
-        const SparseVector stream = random_stream(size, density, rng);
-        stream.add_to(expected);
-        sum = peer % 2 == 0 ? merge(std::move(sum), stream) : merge(stream, sum);
-      }
-      INFO("size " << size << " density " << density);
-      REQUIRE(to_floats(sum) == expected);
-    }
-  }
-}
-
-TEST_CASE("a sum of streams in either form holds the same vector") {
-  Rng rng(2);
-  const SparseVector a = random_stream(1000, 0.1, rng);
-  const SparseVector b = random_stream(1000, 0.1, rng);
-  const SparseVector dense_a = SparseVector::dense(to_floats(a));
-  const SparseVector dense_b = SparseVector::dense(to_floats(b));
-  const Floats expected = to_floats(merge(a, b));
-  for (const SparseVector& sum : {merge(dense_a, b), merge(a, dense_b), merge(dense_a, dense_b)}) {
-    CHECK(sum.is_dense());
-    CHECK(to_floats(sum) == expected);
-  }
-}
-
-TEST_CASE("the places of a sum are those of both in order") {
-  const auto stream = [](std::vector<std::size_t> indices) {
-    return SparseVector::sparse(200000, indices, Floats(indices.size(), 1.0f));
-  };
-  const SparseVector sum = merge(stream({0, 5, 65536, 199999}), stream({5, 65535, 131072}));
-  CHECK(sum.indices() == std::vector<std::size_t>{0, 5, 65535, 65536, 131072, 199999});
-  CHECK(Floats(sum.values().begin(), sum.values().end()) == Floats{1, 2, 1, 1, 1, 1});
-}
+// ---- Form ----
 
 TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
   const Codec codec = GENERATE(values(codecs));
@@ -110,31 +71,12 @@ TEST_CASE("a stream becomes dense exactly when that takes fewer bytes") {
     const SparseVector compacted = compact(sparse, codec);
     REQUIRE(compacted.is_dense() == (encoded_size(sparse, codec) > dense_bytes));
     REQUIRE(to_floats(compacted) == to_floats(sparse));
-    REQUIRE(compacted.is_dense() ==
-            merge(sparse, SparseVector::sparse(size, {}, {}), codec).is_dense());
     if (switched == 0 && compacted.is_dense()) switched = present;
   }
   // With nnz of N values stored and v bytes for a value, the vector becomes dense if nnz (2 + v) +
   // 4 > N v. The 4 bytes hold the block's count.
   if (codec == Codec::identity) CHECK(switched == (4 * size - 4) / 6 + 1);
   if (codec == Codec::fp16) CHECK(switched == (2 * size - 4) / 4 + 1);
-}
-
-TEST_CASE("random supports fill a sum as densely as they should") {
-  // If each of P = 8 peers has k = 16 of every N = 512 values, the sum has a fraction of 1 - (1 -
-  // k/N)^P.
-  constexpr std::size_t size = 512 * 200;
-  constexpr int peers = 8;
-  Rng rng(3);
-  SparseVector sum = SparseVector::sparse(size, {}, {});
-  for (int peer = 0; peer < peers; ++peer) {
-    Floats residual(size);
-    sum = merge(std::move(sum), top_k_per_block(normals(size, rng), residual));
-  }
-  const double expected = size * (1 - std::pow(1 - 16.0 / 512, peers));
-  // The margin is four standard deviations of independent draws. The real deviation is smaller.
-  CHECK(std::abs(static_cast<double>(sum.values().size()) - expected) <
-        4 * std::sqrt(expected * (1 - expected / size)));
 }
 
 // ---- Top-k with error feedback ----

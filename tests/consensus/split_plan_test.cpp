@@ -1,6 +1,4 @@
 // How peers of different speeds share the work of layers: costs, brute force, and published tables.
-#include "consensus/split/split_plan.hpp"
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/split/plan_search.hpp"
 #include "tests/consensus/unlike_peers.hpp"
 
 namespace gv {
@@ -170,6 +169,54 @@ TEST_CASE("the search is exact where memory is short") {
     }
   }
   for (SplitPeer& peer : question.site.peers) peer.memory_bytes = 1000;
+  CHECK(best_plans(question, {}).empty());
+}
+
+TEST_CASE("a memory limit that the whole model cannot exceed takes no steps") {
+  SplitQuestion question = question_of(true, 64);
+  question.micro_batches = {4, 8};
+  const SplitChoice choice{.stages_max = 3};
+  const auto steps = [&](double limit) {
+    for (SplitPeer& peer : question.site.peers) peer.memory_bytes = limit;
+    SearchBudget unlimited;
+    CHECK(PlanSearch(question).best(choice, unlimited).size() == 2);
+    return unlimited.taken();
+  };
+  const double alone =
+      plan_of(question, question.groups, std::vector<SplitState>(4)).memory_bytes[0];
+  CHECK(steps(100 * alone) == steps(0));
+  CHECK(steps(alone / 2) != steps(0));
+}
+
+TEST_CASE("a search whose steps are used up gives plans that fit or none") {
+  SplitQuestion question = question_of(false, 64);
+  question.micro_batches = {4, 8};
+  const SplitChoice choice{.stages_max = 3};
+  SearchBudget unlimited;
+  const std::vector<SplitPlan> best = PlanSearch(question).best(choice, unlimited);
+  std::size_t found = 0;
+  for (std::uint64_t part = 0; part < 10; ++part) {
+    SearchBudget budget(unlimited.taken() * part / 10);
+    const std::vector<SplitPlan> plans = PlanSearch(question).best(choice, budget);
+    CHECK(budget.is_spent());
+    CHECK(budget.taken() <= unlimited.taken() * part / 10);
+    found += plans.empty() ? 0 : 1;
+    for (const SplitPlan& plan : plans) {
+      CHECK(plan.layers.size() == question.layers.size());
+      CHECK(plan.stages.back().last == question.layers.size());
+      CHECK(plan.seconds >= best.front().seconds);
+    }
+  }
+  CHECK(found > 0);
+}
+
+TEST_CASE("a single peer keeps a pin to the only stage") {
+  SplitQuestion question = question_of(false, 64);
+  question.site.peers.resize(1);
+  question.groups.clear();
+  question.pins = {{0, 0}};
+  CHECK(best_plans(question, {}).size() == 1);
+  question.pins = {{0, 1}};
   CHECK(best_plans(question, {}).empty());
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,6 +16,7 @@
 #include "base/shares.hpp"
 #include "consensus/pipeline/replay.hpp"
 #include "consensus/pipeline/stage_plan.hpp"
+#include "consensus/split/plan_search.hpp"
 #include "peer/modes/stage_planner.hpp"
 
 namespace gv {
@@ -408,6 +410,74 @@ TEST_CASE("the layout of as many peers and stages as are planned is found", "[un
   CHECK(predicted_step(*best, costs, site) < 2 * ideal);
   const std::vector<double> more(planned_peers_max + 1, 1.0);
   CHECK_FALSE(best_layout(alone(Stages(more.size())), costs, site_of(more)));
+}
+
+namespace {
+
+/// The largest search that a ballot can ask for: unlike peers in two rooms, and groups of any size.
+std::pair<LayoutCosts, SplitSite> largest_case(bool are_alike) {
+  LayoutCosts costs = costs_of({0.08, 0.09, 0.1, 0.12, 0.13, 0.14, 0.16, 0.18}, planned_peers_max);
+  costs.micro_batches = planned_micro_batches_max;
+  std::vector<double> speeds;
+  for (std::size_t peer = 0; peer < planned_peers_max; ++peer) {
+    speeds.push_back(are_alike ? 100 : 100 / (1 + 0.37 * static_cast<double>(peer)));
+  }
+  SplitSite site = site_of(speeds, {.latency_s = 1e-4, .bytes_per_s = 1e8});
+  for (std::size_t a = 0; a < speeds.size(); ++a) {
+    for (std::size_t b = 0; b < speeds.size(); ++b) {
+      if (a % 2 != b % 2) site.links[a][b] = {.latency_s = 3e-3, .bytes_per_s = 1e7};
+    }
+  }
+  return {std::move(costs), std::move(site)};
+}
+
+}  // namespace
+
+TEST_CASE("the largest search of a ballot takes no more steps than peers can wait for", "[unit]") {
+  const auto [costs, site] = largest_case(GENERATE(false, true));
+  SplitQuestion question{.layers = costs.stages,
+                         .site = site,
+                         .samples = costs.micro_batches,
+                         .micro_batches = {costs.micro_batches}};
+  PlanSearch search(question);
+  SearchBudget unlimited;
+  for (std::size_t group = 1; group <= costs.group; ++group) {
+    search.best_by_stages({.all_peers = true, .group = group, .stages_max = planned_stages_max},
+                          unlimited);
+  }
+  // All candidates are found, and there are steps left to predict the best of them.
+  CHECK(unlimited.taken() > layout_steps_max / 100);
+  CHECK(unlimited.taken() < layout_steps_max * 6 / 10);
+  SearchBudget budget(layout_steps_max);
+  CHECK(best_layout(alone(Stages(planned_peers_max)), costs, site, {}, budget));
+  CHECK(budget.taken() > layout_steps_max / 2);
+  CHECK(budget.taken() <= layout_steps_max);
+}
+
+TEST_CASE("a search whose steps are used up gives a whole layout or none", "[unit]") {
+  const auto [costs, site] = largest_case(false);
+  const Pins pins{std::nullopt, 3, std::nullopt, std::nullopt,
+                  std::nullopt, 0, std::nullopt, std::nullopt};
+  std::size_t found = 0;
+  for (std::uint64_t steps = 0; steps < layout_steps_max / 2; steps += layout_steps_max / 40) {
+    SearchBudget budget(steps);
+    const auto best = best_layout(alone(Stages(planned_peers_max)), costs, site, pins, budget);
+    CHECK(budget.taken() <= steps);
+    if (!best) continue;
+    ++found;
+    CHECK(keeps_pins(best->stages, pins));
+    std::vector<std::size_t> carriers(costs.stages.size(), 0);
+    for (const auto& stages : best->stages) {
+      CHECK_FALSE(stages.empty());
+      for (const std::uint32_t stage : stages) ++carriers[stage];
+    }
+    CHECK(std::ranges::count(carriers, 0U) == 0);
+    for (const auto& members : best->groups.members) CHECK(members.size() <= costs.group);
+    CHECK(std::isfinite(predicted_step(*best, costs, site)));
+  }
+  CHECK(found > 5);
+  SearchBudget none(0);
+  CHECK_FALSE(best_layout(alone(Stages(planned_peers_max)), costs, site, pins, none));
 }
 
 TEST_CASE("every generation that a planner makes from plans is sound to the others", "[unit]") {

@@ -413,7 +413,7 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
   server.provide(0, state, out);
   const auto resume = [&](Time now, std::uint64_t offset) {
     out = {};
-    server.tick(now);
+    server.tick(now, out);
     server.receive(now, peer(1), Resume{request.id, offset}, out);
     return out.transfers.size() == 1;
   };

@@ -1,6 +1,7 @@
 // Laws of every call on an exchange or a download, and of the downloaded model.
 #include <catch2/catch.hpp>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -84,6 +85,19 @@ std::vector<Input<Fetching>> fetch_script() {
           fetch_hears(2, Ready{state_id(peer(2), 9, 1)})};
 }
 
+/// The number of transfers that wait on a lane which has sent nothing of what `script` causes.
+template <class P>
+std::size_t waiting_after(P& machine, const std::vector<Input<P>>& script) {
+  std::set<TransferId> waiting;
+  for (const Input<P>& input : script) {
+    Effects out;
+    input(machine, out);
+    for (const Transfer& transfer : out.transfers) waiting.insert(transfer.id);
+    for (const Cancel& cancel : out.cancels) waiting.erase(cancel.id);
+  }
+  return waiting.size();
+}
+
 }  // namespace
 
 TEST_CASE("an exchange does the same whenever it is told the same") {
@@ -150,6 +164,25 @@ TEST_CASE("one call on either protocol sends at most a word and a stream") {
   CHECK(most_sent(exchanging, exchange_script()) == 2);
   Fetching fetching;
   CHECK(most_sent(fetching, fetch_script()) == 2);
+}
+
+TEST_CASE("no model waits on a lane once its receiver says that it has the whole of it") {
+  Exchanging exchanging;
+  CHECK(waiting_after(exchanging, exchange_script()) == 0);
+  CHECK(exchanging.exchange.counts().committed == 2);
+  Fetching fetching;
+  CHECK(waiting_after(fetching, fetch_script()) == 0);
+}
+
+TEST_CASE("no model waits on a lane once the time of its download is over") {
+  Fetching fetching;
+  const StateRequest request{.id = state_id(peer(2), 9, 1), .layout_hash = 7};
+  const Input<Fetching> pass = [](Fetching& m, Effects& out) { m.tick(Time(11min), out); };
+  CHECK(waiting_after(fetching, {fetch_hears(2, request)}) == 1);
+  CHECK(fetching.fetch.server.held() == 1);
+  Fetching other;
+  CHECK(waiting_after(other, {fetch_hears(2, request), pass}) == 0);
+  CHECK(other.fetch.server.held() == 0);
 }
 
 TEST_CASE("a downloader told to go elsewhere by a busy source asks the next") {

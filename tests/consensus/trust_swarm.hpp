@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,11 +30,35 @@ inline PeerKey key_of(std::uint64_t number) {
 
 inline const PeerKey swarm_key = key_of(999);
 
+/// Signs as StandInSigner does, and counts the signatures that it checks.
+class CountingSigner final : public Signer {
+ public:
+  CountingSigner(PeerId self, std::uint64_t secret) : signer_(self, secret) {}
+
+  Signature sign(std::span<const std::byte> bytes) const override { return signer_.sign(bytes); }
+  bool verify(PeerId signer, std::span<const std::byte> bytes,
+              const Signature& signature) const override {
+    ++checked;
+    return signer_.verify(signer, bytes, signature);
+  }
+  bool verify_key(const PeerKey& key, std::span<const std::byte> bytes,
+                  const Signature& signature) const override {
+    return verify(id_of(key), bytes, signature);
+  }
+  PeerId id_of(const PeerKey& key) const override { return signer_.id_of(key); }
+  Digest digest(std::span<const std::byte> bytes) const override { return signer_.digest(bytes); }
+
+  mutable std::size_t checked = 0;
+
+ private:
+  StandInSigner signer_;
+};
+
 /// One peer with its certificates.
 struct TrustHolder {
   explicit TrustHolder(std::uint64_t number, bool has_swarm_key = false)
       : id(PeerId{number}), key(key_of(number)) {
-    signer = std::make_unique<StandInSigner>(id, trust_secret);
+    signer = std::make_unique<CountingSigner>(id, trust_secret);
     swarm_signer = std::make_unique<StandInSigner>(PeerId{999}, trust_secret);
     trust = std::make_unique<Trust>(
         Trust::Options{.swarm = swarm_key,
@@ -45,7 +70,8 @@ struct TrustHolder {
 
   PeerId id;
   PeerKey key;
-  std::unique_ptr<StandInSigner> signer, swarm_signer;
+  std::unique_ptr<CountingSigner> signer;
+  std::unique_ptr<StandInSigner> swarm_signer;
   std::unique_ptr<Trust> trust;
 };
 

@@ -167,7 +167,7 @@ struct DownloadingPeer {
   }
   void advance(Time now, Effects& out) {
     download.tick(now, out);
-    server.tick(now);
+    server.tick(now, out);
     if (download.take()) own = memory;
     if (is_due(now, 7 + static_cast<int>(number))) {
       download.want(now, {swarm_peer((number + 1) % swarm_peers)}, {}, out);

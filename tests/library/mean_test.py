@@ -6,8 +6,10 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import time
 import unittest
+import unittest.mock
 
 from support import HERE, WATCHFUL, FolderTest, Peers, eventually, run
 
@@ -21,6 +23,11 @@ peers = {peers}
 wait_for_peers = {peers}
 wait_max_s = 60.0
 """ + WATCHFUL
+
+
+def impatient():
+    """Makes calls wait for a microsecond at a time, in which no peer ends."""
+    return unittest.mock.patch.object(grapevine._join, "_PATIENCE_S", 1e-6)
 
 
 class MeanAloneTest(FolderTest):
@@ -141,6 +148,13 @@ class MeanAloneTest(FolderTest):
                     )
                 )
 
+    def test_a_peer_that_ends_slowly_has_not_joined(self):
+        with impatient(), socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            other.listen()
+            with self.assertRaisesRegex(grapevine.Refused, "cannot listen"):
+                self.join(lane_port=other.getsockname()[1])
+
     def test_a_mean_that_is_under_way_ends_with_its_peer(self):
         vine = self.join(wait_for=1)
         means = [vine.mean_async(array.array("f", [float(n)])) for n in range(5)]
@@ -228,6 +242,39 @@ class MeanSwarmTest(FolderTest):
                     )
                     if number < peers - 1:
                         self.assertIn(f"peer-{peers - 1}", text)
+
+    def pair(self):
+        """Two peers in this process."""
+        swarm = self.swarm(2, wait_for=1)
+        first = grapevine.join(mode="collective", **swarm.given(0))
+        swarm.address = "peer-0@" + first.status["self"]["advertised"]
+        second = grapevine.join(mode="collective", **swarm.given(1))
+        for one in (first, second):
+            self.addCleanup(one._leave_quietly)
+        return first, second
+
+    def test_peers_that_end_slowly_still_say_why(self):
+        with impatient():
+            peers = self.pair()
+            means = [one.mean_async(array.array("f", [1.0] * n)) for n, one in enumerate(peers, 3)]
+            for mean in means:
+                with self.assertRaisesRegex(grapevine.Refused, "numbers to call 1"):
+                    mean.wait()
+
+    def test_a_mean_after_ctrl_c_meets_the_next_one_of_the_others(self):
+        first, second = self.pair()
+        early, x, w = (array.array("f", [value] * 5) for value in (1.0, 2.0, 3.0))
+        mean = first.mean_async(early)
+        self.assert_ctrl_c_ends(lambda: first.mean(x))
+        self.assertFalse(mean.done())
+        theirs = [second.mean_async(array.array("f", [5.0] * 5)) for _ in range(4)]
+        self.assertEqual(list(mean.wait()), [3.0] * 5)
+        self.assertEqual(list(first.mean(w)), [4.0] * 5)
+        # The interrupted call has ended, too.
+        self.assertEqual(list(x), [3.5] * 5)
+        self.assertEqual(first.calls, 3)
+        self.assertEqual(list(first.mean_async(w).wait()), [4.5] * 5)
+        self.assertEqual([list(one.wait())[0] for one in theirs], [3.0, 3.5, 4.0, 4.5])
 
     def test_a_killed_peer_is_done_without(self):
         swarm = self.swarm(4, "--calls", "1000,50", "--repeat", "200", "--pause-s", "0.005")

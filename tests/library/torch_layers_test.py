@@ -315,6 +315,19 @@ class TorchLayersTest(FilesTest):
         np.testing.assert_allclose(after["norm1.mean"], mean.numpy(), rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(model.norms[0].running_var.numpy(), variance.numpy(), rtol=1e-4)
 
+    def test_a_state_dict_with_a_batch_norm_has_the_same_outputs(self):
+        model = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)
+        )
+        for _ in range(20):
+            model(self.pixels + 3)  # The statistics become those of inputs with a mean.
+        model.eval()
+        layers = """kind = "layers"
+layers = [{ kind = "conv2d", units = 4, kernel = 3, padding = 1 }, { kind = "batch_norm" }, { kind = "relu" },
+  { kind = "dense", units = 3 }]"""
+        found = self.outputs(self.config(IMAGE, layers), model.state_dict())
+        np.testing.assert_allclose(found, model(self.pixels).detach().numpy(), rtol=1e-4, atol=1e-4)
+
     def test_a_gpt2_has_the_same_logits_and_comes_back(self):
         model = Gpt2(CONTEXT + 3)  # Later positions are not needed.
         expected = model(self.ids).flatten(1).numpy()

@@ -148,6 +148,58 @@ class ScalerAloneTest(TorchAlone):
                 # The gradient that was summed counts as zeros.
                 self.assertTrue(torch.equal(one, other))
 
+    def assert_refused(self, vine, loss=0.0):
+        """The library refuses a step while a gradient in parts is incomplete."""
+        vine.reduce_begin({"0.weight": torch.zeros(8, 6)})
+        for _ in range(2):
+            with self.assertRaisesRegex(ValueError, "is given in parts"):
+                vine.step(loss)
+        self.assertEqual(vine.skipped_steps, 0)
+        self.assertEqual(vine.steps, 0)
+        self.assertFalse(vine.reduce().again)
+
+    def test_a_step_that_is_refused_is_not_counted_as_skipped(self):
+        for is_made in (False, True):
+            with self.subTest(is_made=is_made):
+                self.setUp()
+                model = make_model("mlp")
+                optimizer = make_optimizer("sgd", model)
+                with self.join(model, optimizer, run__steps=1000, run__mode="allreduce") as vine:
+                    if is_made:
+                        optimizer.step()
+                        self.assert_refused(vine)
+                        vine.step()
+                    else:
+                        with self.assertLogs("grapevine") as logs:
+                            self.assert_refused(vine)
+                            self.assertEqual(len(logs.records), 0)
+                            vine.step()
+                        self.assertEqual(len(logs.records), 1)
+                        self.assertIn("step 1 has no gradient of this peer", logs.output[0])
+                    self.assertEqual(vine.skipped_steps, 0 if is_made else 1)
+
+    def test_a_step_that_has_overflowed_and_is_refused_is_made_and_counted_once(self):
+        model = make_model("mlp")
+        optimizer = make_optimizer("momentum", model)
+        scaler = Scaler()
+        x, y = next(iter(batches()))
+        with self.join(model, optimizer, run__steps=1000, run__mode="allreduce") as vine, self.assertLogs("grapevine"):
+            loss = CRITERION(model(x), y)
+            scaler.scale(loss).backward()
+            model[0].weight.grad[0] = float("inf")
+            vine.reduce(loss=loss, scaler=scaler)
+            scaler.step(optimizer)
+            scaler.update()
+            with unittest.mock.patch.object(optimizer, "step", wraps=optimizer.step) as step:
+                wrong = unittest.mock.Mock(return_value=grapevine._library.WRONG_ARGUMENT)
+                with unittest.mock.patch.object(grapevine._library.library(), "gv_step", wrong):
+                    with self.assertRaises(ValueError):
+                        vine.step(loss)
+                self.assertEqual(vine.skipped_steps, 0)
+                self.assertTrue(vine.step(loss))
+            step.assert_called_once()
+            self.assertEqual(vine.skipped_steps, 1)
+
     def test_a_fused_optimizer_makes_a_step_that_is_due(self):
         class Fused(torch.optim.SGD):
             def step(self, closure=None, **named):

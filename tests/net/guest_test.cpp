@@ -6,6 +6,7 @@
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/post.hpp>
+#include <asio/steady_timer.hpp>
 #include <asio/write.hpp>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -95,8 +96,10 @@ struct Inviter {
 /// Passes connections on to a peer, and keeps the bytes that the dialling sides have sent.
 class TappedWire {
  public:
-  explicit TappedWire(const std::string& there)
+  /// Bytes arrive `delay` after they were sent.
+  explicit TappedWire(const std::string& there, std::chrono::milliseconds delay = 0ms)
       : there_(endpoint_of(there)),
+        delay_(delay),
         acceptor_(io_, tcp::endpoint(asio::ip::address_v4::loopback(), 0)),
         address_("127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port())) {
     accept();
@@ -126,9 +129,10 @@ class TappedWire {
 
  private:
   struct Call {
-    explicit Call(asio::io_context& io) : near(io), far(io) {}
+    explicit Call(asio::io_context& io) : near(io), far(io), up_timer(io), down_timer(io) {}
 
     tcp::socket near, far;
+    asio::steady_timer up_timer, down_timer;
     std::array<char, 4096> up{}, down{};
     std::string sent;
   };
@@ -140,29 +144,35 @@ class TappedWire {
       asio::error_code failed;
       call->far.connect(there_, failed);
       calls_.push_back(call);
-      pass(call, call->near, call->far, call->up, &call->sent);
-      pass(call, call->far, call->near, call->down, nullptr);
+      pass(call, call->near, call->far, call->up, call->up_timer, &call->sent);
+      pass(call, call->far, call->near, call->down, call->down_timer, nullptr);
       accept();
     });
   }
 
   void pass(const std::shared_ptr<Call>& call, tcp::socket& from, tcp::socket& to,
-            std::array<char, 4096>& buffer, std::string* tap) {
-    from.async_read_some(asio::buffer(buffer), [this, call, &from, &to, &buffer, tap](
-                                                   asio::error_code error, std::size_t size) {
-      asio::error_code failed;
-      if (error) {
-        to.close(failed);
-        return;
-      }
-      if (tap != nullptr) tap->append(buffer.data(), size);
-      asio::write(to, asio::buffer(buffer.data(), size), failed);
-      pass(call, from, to, buffer, tap);
-    });
+            std::array<char, 4096>& buffer, asio::steady_timer& timer, std::string* tap) {
+    from.async_read_some(
+        asio::buffer(buffer),
+        [this, call, &from, &to, &buffer, &timer, tap](asio::error_code error, std::size_t size) {
+          asio::error_code failed;
+          if (error) {
+            to.close(failed);
+            return;
+          }
+          if (tap != nullptr) tap->append(buffer.data(), size);
+          timer.expires_after(delay_);
+          timer.async_wait([this, call, &from, &to, &buffer, &timer, tap, size](asio::error_code) {
+            asio::error_code ended;
+            asio::write(to, asio::buffer(buffer.data(), size), ended);
+            pass(call, from, to, buffer, timer, tap);
+          });
+        });
   }
 
   asio::io_context io_;
   tcp::endpoint there_;
+  std::chrono::milliseconds delay_;
   tcp::acceptor acceptor_;
   std::string address_;
   std::vector<std::shared_ptr<Call>> calls_;
@@ -252,6 +262,17 @@ TEST_CASE("many machines join at once by one ticket") {
   }
   for (std::thread& guest : guests) guest.join();
   CHECK(joined == 40);
+}
+
+TEST_CASE("a guest joins over a network with long round trips") {
+  Inviter inviter;
+  TappedWire wire(inviter.links->listening(), 250ms);
+  Ticket ticket = inviter.ticket;
+  ticket.addresses = {wire.address()};
+  const Admission in = ask_to_join(ticket, generate_key_pair(), "laptop");
+  CHECK(in.problem == "");
+  // The first connection was given up too soon.
+  CHECK(wire.heard().size() > 1);
 }
 
 TEST_CASE("signals while a guest waits do not end its join") {

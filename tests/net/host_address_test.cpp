@@ -44,6 +44,21 @@ TEST_CASE("the host of an address has one text however it is written") {
   CHECK_FALSE(is_any_host("[::1]:7000"));
 }
 
+TEST_CASE("the port of an address is read whole or not at all") {
+  CHECK(port_number_of("192.0.2.1:7000") == 7000);
+  CHECK(port_number_of("[2001:db8::1]:7000") == 7000);
+  for (const char* none : {"", "7000", "node", "node:", "node:7000x", "node:70000", "[::1]"}) {
+    CHECK(port_number_of(none) == 0);
+  }
+}
+
+TEST_CASE("a host gets its brackets once") {
+  CHECK(bracketed("2001:db8::1") == "[2001:db8::1]");
+  CHECK(bracketed("[2001:db8::1]") == "[2001:db8::1]");
+  CHECK(bracketed("192.0.2.1") == "192.0.2.1");
+  CHECK(bracketed("node-1.example") == "node-1.example");
+}
+
 TEST_CASE("connections of IPv6 count for their network and those of IPv4 for their address") {
   CHECK(source_of_v6("2001:db8::1") == source_of_v6("2001:db8::ffff:2"));
   CHECK(source_of_v6("2001:db8::1") != source_of_v6("2001:db8:0:1::1"));

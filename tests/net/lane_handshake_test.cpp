@@ -13,12 +13,14 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "net/descriptor.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -222,6 +224,41 @@ TEST_CASE("strangers lose their connections to the port in a few seconds") {
   Beset port;
   port.beset(40, "");
   CHECK(port.until([&] { return port.refused() == 40; }));
+}
+
+TEST_CASE("peers of one host meet in a folder whose path is too long for a socket") {
+  const TemporaryFolder folder;
+  const std::filesystem::path deep = folder.path() / std::string(150, 'd') / std::string(150, 'e');
+  asio::io_context io;
+  ConnectionPtr accepted;
+  ConnectionPtr dialled;
+  {
+    LaneHandshake inside(io, {.remote = false, .socket_folder = deep},
+                         {.accepted = [&](const auto&,
+                                          ConnectionPtr came) { accepted = std::move(came); },
+                          .fact = [](const Fact&) {}});
+    LaneHandshake outside(
+        io, {.remote = false, .socket_folder = deep},
+        {.accepted = [](const auto&, const ConnectionPtr&) {}, .fact = [](const Fact&) {}});
+    LaneInvite invite{.lane = 7, .token = {1, 2, 3}};
+    inside.describe(invite);
+    inside.expect(invite.lane, invite.token);
+    outside.expect(invite.lane, invite.token);
+    CHECK(std::filesystem::path(invite.unix_path).parent_path() == deep);
+    bool is_over = false;
+    outside.dial(invite, [&](ConnectionPtr came) {
+      dialled = std::move(came);
+      is_over = true;
+    });
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!(accepted && is_over) && std::chrono::steady_clock::now() < end) {
+      io.run_one_for(std::chrono::milliseconds(50));
+    }
+    CHECK(accepted);
+    REQUIRE(dialled);
+    CHECK(std::string(dialled->kind) == "unix");
+  }
+  CHECK(std::filesystem::is_empty(deep));
 }
 
 TEST_CASE("of a name's addresses the one that answers is dialled") {

@@ -263,7 +263,11 @@ TEST_CASE("what waits on a lane from one generation gives way to what comes from
   const TransferId state = state_id(peer(1), 7, 1);
   const TransferId copy = copy_id(peer(0), 7, 1, 1);
   const TransferId first = mixing_id(peer(0), 8, 0), second = mixing_id(peer(0), 8, 1);
-  // There is no lane yet, so all transfers wait.
+  const TransferId other_stage = state_id(peer(1), 6, 1, 2);
+  // There is no lane yet, so all transfers wait. A peer downloads one state of a stage at a time,
+  // so its second request ends the first.
+  send(state_id(peer(1), 6, 1));
+  send(other_stage);
   send(state);
   send(copy);
   send(piece_id(peer(0), 7, {.operation = 1}));
@@ -272,8 +276,8 @@ TEST_CASE("what waits on a lane from one generation gives way to what comes from
   send(first);
   CHECK(swarm[0].lanes->counters().superseded == 2);
   send(second);
-  REQUIRE(swarm.until([&] { return came.size() >= 4; }));
-  CHECK(came == std::vector{state, copy, first, second});
+  REQUIRE(swarm.until([&] { return came.size() >= 5 && came.back() == second; }));
+  CHECK(came == std::vector{other_stage, state, copy, first, second});
 }
 
 TEST_CASE("a transfer that can wait goes after all others") {

@@ -1,4 +1,8 @@
-// How control links end while strangers go on connecting.
+// How control links end while strangers go on connecting, and what they do when few descriptors are
+// left.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <asio/io_context.hpp>
 #include <asio/ip/tcp.hpp>
 #include <asio/write.hpp>
@@ -10,8 +14,11 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "net/control_links.hpp"
+#include "net/descriptor.hpp"
 
 namespace gv {
 
@@ -51,6 +58,38 @@ TEST_CASE("links end although thousands of reports about connections were not re
     ended.set_value();
   }).detach();
   CHECK(end.wait_for(30s) == std::future_status::ready);
+}
+
+TEST_CASE("links leave the last descriptors to lanes and checkpoints") {
+  asio::io_context io;
+  const KeyPair other = generate_key_pair();
+  const PeerId peer = peer_id(other.public_key);
+  std::string why;
+  ControlLinks links(io,
+                     {.identity = generate_key_pair(),
+                      .name = "own",
+                      .authorized = {{.name = "other", .key = other.public_key}},
+                      .session = 1},
+                     {.message = [](const Envelope&) {},
+                      .invite = [](PeerId, const LaneInvite&) {},
+                      .contact = [](PeerId) {},
+                      .restarted = [](PeerId) {},
+                      .fact =
+                          [&](const Fact& fact) {
+                            if (const auto* no = std::get_if<LinkRefused>(&fact)) why = no->why;
+                          }});
+  links.set_address(peer, "127.0.0.1:1");
+  std::vector<Descriptor> others;
+  while (others.empty() || others.back().get() < 60) others.emplace_back(::dup(STDERR_FILENO));
+  ::rlimit usual{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
+  const ::rlimit few{.rlim_cur = 71, .rlim_max = usual.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+  const bool is_sent = links.send(peer, Message(Ping{}));
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
+  CHECK_FALSE(is_sent);
+  CHECK(why == "too few files may be open to dial it");
+  CHECK(links.send(peer, Message(Ping{})));
 }
 
 }  // namespace gv

@@ -460,6 +460,32 @@ TEST_CASE("peers of a pipeline that leave end even if the only one that stays is
         }) == 2);
 }
 
+TEST_CASE("peers of a pipeline that all leave do not end at a version that a single one claims",
+          "[unit]") {
+  const bool is_left_out = GENERATE(true, false);
+  const ModelVersion seventh{.step = 7, .samples = 56, .lineage = 7};
+  const ModelVersion claimed{.step = 9, .samples = 72, .lineage = 99};
+  const StagePlanner planner({1, 1}, 8, {});
+  Agreement first(PeerId{1}, 1, {}, signer_of(PeerId{1}));
+  first.set_version(seventh);
+  first.set_holdings({{0, true, seventh}});
+  first.set_leaving();
+  first.set_candidates(Time{}, {PeerId{1}, PeerId{2}, PeerId{3}});
+  Effects out;
+  if (is_left_out) first.receive(Time{}, PeerId{3}, Message(Refusals{{PeerId{1}}}), planner, out);
+  first.disturb(Time{}, {}, out);
+  first.tick(Time{}, planner, out);
+  const Answer honest{.version = seventh, .holdings = {{1, true, seventh}}, .leaves = true};
+  const Answer hostile{.version = claimed,
+                       .holdings = {{0, true, claimed}, {1, true, claimed}},
+                       .leaves = !is_left_out};
+  first.receive(Time{}, PeerId{2}, Message(Promise{first.promised(), honest}), planner, out);
+  first.receive(Time{}, PeerId{3}, Message(Promise{first.promised(), hostile}), planner, out);
+  REQUIRE(first.last_generation() != nullptr);
+  CHECK(first.last_generation()->order.empty());
+  CHECK(first.last_generation()->version == seventh);
+}
+
 TEST_CASE("proposers that do not know of each other end in one generation", "[unit]") {
   for (const Duration latency : {Duration(1ms), Duration(200ms), Duration(2s)}) {
     // Each of the first three peers believes that it is the first.

@@ -10,20 +10,10 @@
 
 #include "base/magnitude.hpp"
 #include "peer/node/whole_replica.hpp"
-#include "train/built_in_learner.hpp"
+#include "tests/peer/tiny_learner.hpp"
 
 namespace gv {
 namespace {
-
-std::unique_ptr<Learner> learner_with(OptimizerKind kind) {
-  const auto data = std::make_shared<DataSet>();
-  data->shape = {1, 1, 4};
-  data->classes = 2;
-  data->bytes = {1, 2, 3, 4, 5, 6, 7, 8};
-  data->scale = 1;
-  data->labels = {0, 1};
-  return built_in_learner({.model = mlp({4}, 2), .optimizer = {.kind = kind}, .batch = 2}, data);
-}
 
 std::vector<float> state_of(WholeReplica& replica) {
   const auto state = std::make_shared<Floats>(replica.state_size());
@@ -38,8 +28,8 @@ TEST_CASE("a mean with a state that no optimiser can have made resets all optimi
   for (const OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::lamb,
                                    OptimizerKind::rmsprop, OptimizerKind::adagrad}) {
     CAPTURE(static_cast<int>(kind));
-    WholeReplica first(learner_with(kind), 0);
-    WholeReplica second(learner_with(kind), 1);
+    WholeReplica first(tiny_learner(kind), 0);
+    WholeReplica second(tiny_learner(kind), 1);
     const std::size_t size = first.learner().layout().size();
     CompressionPlan plan;
     plan.elements = first.state_size();
@@ -57,7 +47,7 @@ TEST_CASE("a mean with a state that no optimiser can have made resets all optimi
     CHECK(state_of(second) == wanted);
 
     // A third peer has missed the mean, and downloads the state.
-    WholeReplica third(learner_with(kind), 2);
+    WholeReplica third(tiny_learner(kind), 2);
     const auto state = std::make_shared<const Floats>(wanted.begin(), wanted.end());
     third.run({.tasks = {task::LoadState{.values = state, .step = 9}}});
     CompressionPlan of_gradient;

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "peer/config/cluster_problems.hpp"
+#include "peer/config/model_problems.hpp"
+#include "peer/config/switched_mode.hpp"
 #include "peer/modes/course.hpp"
 #include "tests/peer/config_texts.hpp"
 
@@ -448,6 +451,115 @@ TEST_CASE("the agreement of a list of layers is the list", "[unit]") {
   CHECK(fields.back() ==
         std::pair<std::string, std::string>{"model.layers", "[{kind = \"dropout\", rate = 0.25}]"});
   CHECK(agreement(with_rate("0.25")) != agreement(with_rate("0.5")));
+}
+
+namespace {
+
+/// The config of a k-means by four peers with this algorithm.
+Config k_means(const std::string& algorithm) {
+  return sound("[run]\npeers = 4\nepochs = 4\nalgorithm = \"" + algorithm +
+               "\"\n[model]\nkind = \"layers\"\nloss = \"reconstruction\"\nlayers = [{ kind = "
+               "\"clusters\", units = 3 }]\n[train]\noptimizer = \"sgd\"\nlearning_rate = 0.05\n");
+}
+
+Problems cluster_problems(const Config& config) {
+  return cluster_problems(config, config.model.layers);
+}
+
+}  // namespace
+
+TEST_CASE("clusters refuse algorithms that break their counts and the remedies are accepted",
+          "[unit]") {
+  for (const std::string algorithm :
+       {"all_reduce", "local_sgd", "elastic", "ad_psgd", "diffusion", "d_psgd", "sgp", "choco"}) {
+    INFO(algorithm << ": " << lines(cluster_problems(k_means(algorithm))));
+    CHECK(cluster_problems(k_means(algorithm)).empty());
+  }
+  for (const std::string algorithm : {"diloco", "slowmo", "noloco", "downpour", "slicing", "dgc",
+                                      "power_sgd", "qg_dsgdm", "decentlam"}) {
+    INFO(algorithm);
+    const Problems found = cluster_problems(k_means(algorithm));
+    REQUIRE(!found.empty());
+    const std::string& remedy = found.front().remedy;
+    const std::string begin = "take algorithm = \"";
+    REQUIRE(remedy.starts_with(begin));
+    const std::string other = remedy.substr(begin.size(), remedy.size() - begin.size() - 1);
+    CHECK(cluster_problems(k_means(other)).empty());
+  }
+  for (const std::string how : {"one_bit = true", "ternary = true", "random_k_per_512 = 8",
+                                "top_k_per_512 = 8", "codec = \"qsgd4\""}) {
+    INFO(how);
+    Config config = sound("[run]\nmode = \"allreduce\"\n[allreduce]\n" + how + "\n");
+    config.model = k_means("all_reduce").model;
+    config.train = k_means("all_reduce").train;
+    const Problems found = cluster_problems(config);
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().place == "allreduce");
+  }
+}
+
+TEST_CASE("clusters inside other layers are found", "[unit]") {
+  Config config = k_means("diffusion");
+  const LayerSpec clusters = config.model.layers.front();
+  config.model.loss = LossKind::cross_entropy;
+  for (const LayerSpec& outer :
+       {LayerSpec{.kind = LayerKind::stack, .layers = {{.kind = LayerKind::relu}, clusters}},
+        LayerSpec{.kind = LayerKind::residual,
+        .layers = {{.kind = LayerKind::relu}},
+        .shortcut = {clusters}}}) {
+    const Problems found = cluster_problems(config, {outer});
+    REQUIRE(found.size() == 1);
+    CHECK(found.front().place == "model.loss");
+  }
+}
+
+TEST_CASE("a switch to what breaks the counts of clusters is refused", "[unit]") {
+  const SwitchedConfig refused =
+      switched_config(k_means("all_reduce"), settings_of("gradient_tracking"));
+  CHECK(lines(refused.problems).find("sums and counts") != std::string::npos);
+}
+
+TEST_CASE("data with targets are not dealt out by labels", "[unit]") {
+  const std::string csv =
+      "[data]\nkind = \"csv\"\nfolder = \".\"\ntrain_files = [\"a\"]\ntest_files = [\"b\"]\n";
+  for (const std::string partition : {"dirichlet", "by_label"}) {
+    const std::string dealt = "partition = \"" + partition + "\"\n";
+    const Problem generated = only_problem("[data]\n" + dealt + "[data.generated]\ntargets = 2\n");
+    CHECK(to_string(generated) ==
+          "a.toml:2: data.partition: data with targets have no labels to deal out by; write "
+          "partition = \"iid\" or \"shared\"");
+    // The files of these configs are missing, which is a problem of its own.
+    const auto reasons = [&](const std::string& targets) {
+      return lines(problems_of(csv + targets + dealt));
+    };
+    CHECK(reasons("csv_targets = 1\n").find(generated.reason) != std::string::npos);
+    CHECK(reasons("").find(generated.reason) == std::string::npos);
+  }
+}
+
+TEST_CASE("problems of a model known by name are reported at the key that causes them", "[unit]") {
+  Config config;
+  const auto place = [&](const SampleShape& shape) {
+    const DataSet data{.shape = shape, .classes = 10};
+    const Problems found = problems_of(config, model_spec(config.model, 10), data);
+    return found.empty() ? std::string() : found.front().place;
+  };
+  config.model.kind = ModelKind::lenet;
+  CHECK(place({1, 28, 28}).empty());
+  CHECK(place({1, 4, 4}) == "model.kind");
+  config.model.convolution = ConvolutionMethod::winograd;  // For kernels of 3; LeNet's have 5.
+  CHECK(place({1, 28, 28}) == "model.convolution");
+  CHECK(place({1, 4, 4}) == "model.kind");
+}
+
+TEST_CASE("a last layer that sets no number of outputs is named", "[unit]") {
+  Config config;
+  config.model.kind = ModelKind::layers;
+  config.model.layers = {{.kind = LayerKind::dense, .units = 10}, {.kind = LayerKind::relu}};
+  const DataSet data{.shape = {4, 1, 1}, .classes = 10};
+  CHECK(lines(problems_of(config, model_spec(config.model, 10), data)) ==
+        "model.layers: the last layer is relu, which sets no number of outputs, the data needs 10; "
+        "end with a dense layer of units = 10\n");
 }
 
 }  // namespace gv

@@ -149,6 +149,11 @@ TEST_CASE("more peers than samples and data that nothing can be held out of are 
   CHECK(with_data(text, 6) ==
         "a.toml:2: run.peers: 5 samples cannot be dealt out to 6 peers; use fewer peers or more "
         "data\n");
+  CHECK(with_data("[run]\npeers = 4\n[data]\npartition = \"leased\"\n"
+                  "[data.generated]\nsamples = 5\n",
+                  6) ==
+        "a.toml:2: run.peers: 5 samples are too few for 6 peers to train on one each; use fewer "
+        "peers or more data\n");
   // One of five peers has only a single sample.
   CHECK(with_data(text + "[population]\nevery_steps = 10\n", 4)
             .starts_with("a.toml:5: population.held_out: "));

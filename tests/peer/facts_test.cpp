@@ -6,13 +6,18 @@
 #include <catch2/catch.hpp>
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "peer/node/reasons.hpp"
+#include "tests/temporary_folder.hpp"
+#include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
 namespace {
@@ -111,6 +116,21 @@ TEST_CASE("a sentence names the peer and the figures", "[unit]") {
   const Fact aborted = ExchangeAborted{.peer = PeerId{7}, .reason = Reason::timed_out};
   CHECK(sentence(describe(aborted), peer_seven) ==
         "the exchange with peer-7 is given up: timed out");
+}
+
+TEST_CASE("a diverged model that is not saved is not called a full disk", "[unit]") {
+  const TemporaryFolder root;
+  Layout layout;
+  layout.add("w", {1});
+  const auto remedy_of = [&](float value, const std::filesystem::path& folder) {
+    const std::string why = save_checkpoint(folder, layout, std::span(&value, 1), {}, {}, 1);
+    return why.empty() ? "saved" : describe(SaveFailed{.why = why}).remedy;
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(remedy_of(nan, root.path() / "a") == "Resume with a smaller train.learning_rate.");
+  std::ofstream(root.path() / "file") << "x";
+  CHECK(remedy_of(1, root.path() / "file") ==
+        "Free space on the disk, or make the folder writable.");
 }
 
 TEST_CASE("facts are counted by type", "[unit]") {

@@ -39,6 +39,11 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
       [](Generation& g) { g.sources.pop_back(); },
       [](Generation& g) { g.order.assign(g.order.size(), PeerId{1}); },
       [](Generation& g) { g.sources.front() = PeerId{77}; },
+      [](Generation& g) {
+        // Each source needs the state itself.
+        g.version = {.step = 10, .samples = 10, .lineage = 7};
+        g.sources = {PeerId{2}, PeerId{3}, PeerId{1}, hostile};
+      },
       [](Generation& g) { g.algorithm = 255; },
       [](Generation& g) { g.version = {.step = 10, .samples = std::uint64_t{1} << 60}; },
       [](Generation& g) { g.version = {.step = std::uint64_t{1} << 60, .samples = 10}; },
@@ -93,6 +98,55 @@ TEST_CASE("a peer that sends two decisions of one ballot is excluded by all and 
   table.run_for(1h);
   CHECK(table.at(2).is_excluded(hostile));
   CHECK(table.told_unsound() == 0);
+}
+
+TEST_CASE("a peer whose state a proposer lies about ends the generation and accuses the proposer",
+          "[unit]") {
+  const bool is_source = GENERATE(true, false);
+  Table table(3);
+  // Peer 3 is either the source of a state that it does not have, or has to download its own.
+  const auto install = [&](std::uint64_t number) {
+    const GenerationId ballot{.number = number, .proposer = hostile};
+    table.say(Propose{ballot});
+    Generation generation = table.sound_generation(ballot);
+    if (is_source) {
+      generation.version = {.step = 10, .samples = 10, .lineage = 7};
+      generation.sources.assign(generation.order.size(), PeerId{3});
+    } else {
+      generation.sources[2] = PeerId{1};
+    }
+    table.say(installed(generation));
+    return std::ranges::count(table.begun, ballot);
+  };
+  for (const std::uint64_t number : {100, 200, 300}) {
+    CHECK(install(number) == 2);
+    CHECK(table.together(1).empty());
+    CHECK(table.together(2).empty());
+    table.run_for(1500ms);
+    CHECK(table.together(1) == peers({1, 2, 3}));
+  }
+  CHECK(table.told_unsound() == 3);
+  CHECK(table.at(3).refuses(hostile));
+  CHECK_FALSE(table.at(1).refuses(hostile));
+  // Peer 3 no longer answers the hostile peer, so the others must not wait for its state.
+  if (is_source) CHECK(install(400) == 0);
+}
+
+TEST_CASE("no peer begins a generation to get a state from a peer that it does not know",
+          "[unit]") {
+  Table table(3);
+  const GenerationId ballot{.number = 100, .proposer = hostile};
+  table.say(Propose{ballot});
+  Generation generation = table.sound_generation(ballot);
+  generation.version = {.step = 10, .samples = 10, .lineage = 7};
+  generation.order.push_back(PeerId{77});
+  generation.shares.push_back(1);
+  generation.sources.assign(generation.order.size(), PeerId{77});
+  table.say(installed(generation));
+  CHECK(table.together(1).empty());
+  CHECK(table.told_unsound() == 0);
+  table.run_for(2s);
+  for (const std::uint64_t id : {1, 2, 3}) CHECK(table.together(id) == peers({1, 2, 3}));
 }
 
 TEST_CASE("an Install without its proposer's signature begins nothing", "[unit]") {

@@ -97,6 +97,17 @@ TEST_CASE("the table of private data has factors and sizes of shards", "[unit]")
   CHECK(table.find("others, before") == std::string::npos);
 }
 
+TEST_CASE("in the ledger of a peer that has ended no peer that is done is called alive", "[unit]") {
+  Json document = leased();
+  document["members"][1]["state"] = "alive";
+  document["members"][1]["phase"] = "done";
+  CHECK_THAT(line_of(ledger_table(peer_document(document)), "other "), Catch::Contains(" done "));
+  CHECK_THAT(line_of(ledger_table(peer_document(document)), "us "), Catch::Contains(" alive "));
+  // The peer itself has ended, although it was not done.
+  CHECK_THAT(line_of(ledger_table(peer_document(document, false)), "us "),
+             Catch::Contains(" ended "));
+}
+
 TEST_CASE("the ledger as JSON has the same figures under stable names", "[unit]") {
   const Json json = Json::parse(ledger_json(peer_document(leased())));
   CHECK(json["peer"]["name"] == "us");

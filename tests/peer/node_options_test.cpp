@@ -100,6 +100,7 @@ TEST_CASE("each peer could measure its model between two sittings, and makes a s
   Config config;
   config.run.peers = 8;
   config.run.target = 0.9;
+  config.run.epochs = 100;
   config.train.batch = 50;
   const auto every = [&](std::uint64_t all_data, std::uint64_t test_data) {
     return node_options(config, {}, {.all_data = all_data, .test_data = test_data})
@@ -110,6 +111,12 @@ TEST_CASE("each peer could measure its model between two sittings, and makes a s
   CHECK(every(100, 10) == 400);
   config.run.target_every = 2.5;
   CHECK(every(60'000, 10'000) == 150'000);
+  // A short run would end before its first sitting.
+  config.run.target_every = 1;
+  config.run.epochs = 10;
+  CHECK(every(60'000, 10'000) == 75'000);
+  config.run.epochs = 1;
+  CHECK(every(60'000, 1000) == 7'500);
   CHECK(node_options(config, {}, {}).course.work.target.value == 0.9);
 }
 
@@ -134,10 +141,14 @@ TEST_CASE("a pipeline with a target has a budget, tests, and a sitting after a r
   REQUIRE(parsed.problems.empty());
   Config config = parsed.config;
   const std::uint64_t run = config.pipeline.micro_batches * config.train.batch;
+  std::uint64_t steps = 7;
   const auto options = [&](std::uint64_t all_data, std::uint64_t tests) {
-    return node_options(config, {}, {.steps = 7, .all_data = all_data, .test_data = tests});
+    return node_options(config, {}, {.steps = steps, .all_data = all_data, .test_data = tests});
   };
   CHECK(options(1000, 50).course.work.budget == 7 * run);
+  steps = 16;
+  CHECK(options(1000 * run, 50).course.work.target.every == 2 * run);
+  steps = 1'000'000;
   CHECK(options(1000, 50).pipeline.test_samples == 50);
   CHECK(options(100'000, 50).course.work.target.every == 100'000);
   CHECK(options(1, 50).course.work.target.every == run);

@@ -33,12 +33,14 @@ struct Meeting {
 
   KeySigner signer(std::size_t rank) const { return {key_pair_of_rank(secret, rank), peers}; }
 
-  Rendezvous at(std::size_t rank, std::uint64_t session, const Signer& signer) const {
+  Rendezvous at(std::size_t rank, std::uint64_t session, const Signer& signer,
+                std::uint64_t settings = 1) const {
     return {{.folder = folder(),
              .rank = rank,
              .peers = {id(0), id(1), id(2)},
              .address = "host-" + std::to_string(session) + ":7000",
-             .session = session},
+             .session = session,
+             .settings = settings},
             signer};
   }
 
@@ -87,6 +89,27 @@ TEST_CASE("of two processes with one rank the newer one keeps it and the other l
   // The older process leaves the announcement of the newer one in place.
   older.withdraw();
   CHECK(fs::exists(meeting.file(0)));
+}
+
+TEST_CASE("a process with other settings does not take the rank of one that trains", "[unit]") {
+  const Meeting meeting;
+  const KeySigner zero = meeting.signer(0), one = meeting.signer(1);
+  Rendezvous trains = meeting.at(0, 99, zero);
+  CHECK(trains.look(knows_no_peer).taken_at.empty());
+  Rendezvous misled = meeting.at(0, 5, zero, 2);
+  CHECK(misled.look(knows_no_peer).taken_at.empty());
+  // The others can dial both, and tell the one with other settings why they refuse it.
+  Rendezvous other = meeting.at(1, 11, one);
+  CHECK(other.look(knows_no_peer).others.at(0).address == "host-5:7000");
+  CHECK(trains.look(knows_no_peer).taken_at.empty());
+  CHECK(other.look(knows_no_peer).others.at(0).address == "host-99:7000");
+  misled.withdraw();
+  CHECK(fs::exists(meeting.file(0)));
+  // A restarted process with the same settings takes over, even if the other one wrote last.
+  CHECK(misled.look(knows_no_peer).taken_at.empty());
+  Rendezvous restarted = meeting.at(0, 6, zero);
+  CHECK(restarted.look(knows_no_peer).taken_at.empty());
+  CHECK(trains.look(knows_no_peer).taken_at == "host-6:7000");
 }
 
 TEST_CASE("an earlier announcement that comes back does not end the process", "[unit]") {

@@ -55,6 +55,7 @@ TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[
   const Config first = with("[train]\noptimizer = \"sgd\"\n");
   save_step(folder.path(), first, "", 5);
   save_step(folder.path(), first, "", 9);
+  CHECK(lost_checkpoints(start("[train]\noptimizer = \"sgd\"\n")).empty());
   const StartingPoint refused = start("[train]\noptimizer = \"adam\"\n");
   REQUIRE(refused.problems.size() == 1);
   CHECK(refused.problems.front().place.find("step-0000000009") != std::string::npos);
@@ -67,6 +68,14 @@ TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[
   const StartingPoint damaged = start("[train]\noptimizer = \"sgd\"\n");
   CHECK(damaged.problems.empty());
   CHECK(std::holds_alternative<ResumedFromNothing>(damaged.facts.back()));
+  // But people must learn of it, unless there were no checkpoints at all.
+  const std::vector<Fact> lost = lost_checkpoints(damaged);
+  REQUIRE(lost.size() == 3);
+  CHECK(std::holds_alternative<CheckpointRefused>(lost[0]));
+  CHECK(std::holds_alternative<CheckpointRefused>(lost[1]));
+  CHECK(std::holds_alternative<ResumedFromNothing>(lost[2]));
+  std::filesystem::remove_all(folder.path());
+  CHECK(lost_checkpoints(start("[train]\noptimizer = \"sgd\"\n")).empty());
 }
 
 TEST_CASE("a note of the end of a run comes back from a checkpoint", "[unit]") {

@@ -344,6 +344,26 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(std::ranges::equal(*states.take().at(1), *constant(value)));
 }
 
+TEST_CASE("a source of several parts is named once in each generation", "[unit]") {
+  PipelineOptions options;
+  options.stages = {{.state = 10}, {.state = elements}, {.state = elements}};
+  StageStates states(self, layout, options, Rng(1));
+  for (std::uint64_t ballot = 1; ballot <= 2; ++ballot) {
+    Effects out;
+    states.enter(from(first, ballot));
+    states.fetch(Time{}, 1, first, out);
+    states.fetch(Time{}, 2, first, out);
+    states.fetch(Time{}, 0, second, out);
+    CHECK(out.messages.size() == 3);
+    std::vector<PeerId> named;
+    for (const Fact& fact : out.facts) {
+      if (const auto* asked = std::get_if<FetchAsked>(&fact)) named.push_back(asked->peer);
+    }
+    CHECK(named == std::vector{first, second});
+    states.leave();
+  }
+}
+
 TEST_CASE("a stage made of the different states of two peers is not taken", "[unit]") {
   PipelineOptions options;
   options.stages = {{.state = 10}, {.state = elements}};

@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -100,6 +101,24 @@ TEST_CASE("the status of a peer that learns targets has a loss and no accuracy",
   document["accuracy"] = 0.5;
   CHECK(status_table(document.dump()).find("loss 0.2500  accuracy 50.00 %  learning rate") !=
         std::string::npos);
+}
+
+TEST_CASE("the status of a peer that only dials out says that nobody can dial it", "[unit]") {
+  const nlohmann::json document = {
+      {"self", {{"listening", ""}, {"advertised", ""}, {"lanes", ""}}}};
+  CHECK(status_table(document.dump())
+            .find("listening on nothing (dials out only)  advertised as "
+                  "nothing  lanes on nothing\n") != std::string::npos);
+}
+
+TEST_CASE("a command that is given the folder of a launch names one of its peers", "[unit]") {
+  const TemporaryFolder folder;
+  CHECK_FALSE(launch_folder_problem(folder.path()));
+  CHECK(no_answer_problem(folder.path()).reason == "no running peer answers here");
+  std::filesystem::create_directory(folder.path() / "peer-0");
+  const Problem problem = no_answer_problem(folder.path());
+  CHECK(problem.reason == "this is the folder of a launch");
+  CHECK(problem.remedy == "name one of its peers, as " + (folder.path() / "peer-0").string());
 }
 
 }  // namespace gv

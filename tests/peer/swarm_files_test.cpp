@@ -2,14 +2,19 @@
 // gets from other peers.
 #include "peer/host/swarm_files.hpp"
 
+#include <asio/io_context.hpp>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "consensus/trust/revocations.hpp"
+#include "net/control_links.hpp"
 #include "net/key_signer.hpp"
 #include "peer/host/swarm_start.hpp"
 #include "peer/host/ticket_book.hpp"
@@ -107,7 +112,7 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   const PublicKey one = generate_key_pair().public_key, two = generate_key_pair().public_key;
   const std::string here = "192.0.2.1:7000";
   TicketBook book(file);
-  const Ticket ticket = book.make({.uses = 1, .valid_s = 60}, here, swarm, own, start_s);
+  const Ticket ticket = *book.make({.uses = 1, .valid_s = 60}, here, swarm, own, start_s);
   const PublicKey guest = guest_keys(ticket).public_key;
   CHECK(book.refusal(guest, one, start_s).empty());
   book.use(guest, one);
@@ -121,7 +126,7 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(again.guests(start_s + 3600).size() == 1);
   CHECK_FALSE(again.open_ticket(here, start_s));
   (void)again.make({.uses = 3, .valid_s = 600}, here, swarm, own, start_s);
-  const Ticket longest = again.make({.uses = 2, .valid_s = 900}, here, swarm, own, start_s);
+  const Ticket longest = *again.make({.uses = 2, .valid_s = 900}, here, swarm, own, start_s);
   again.use(guest_keys(longest).public_key, one);
   REQUIRE(again.open_ticket(here, start_s + 60));
   CHECK(again.open_ticket(here, start_s + 60)->uses_left == 1);
@@ -136,6 +141,66 @@ TEST_CASE("a ticket admits as many machines as it says for as long as it says") 
   CHECK(again.guests(start_s).size() == tickets_max);
 }
 
+TEST_CASE("a full book forgets tickets that admit no more machines and no others") {
+  const TemporaryFolder scratch;
+  const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
+  const PublicKey one = generate_key_pair().public_key;
+  TicketBook book(scratch.path() / "tickets");
+  const auto make = [&](std::uint64_t at_s, std::uint64_t valid_s = 3600) {
+    return book.make({.uses = 1, .valid_s = valid_s}, "192.0.2.1:7000", swarm, own, at_s);
+  };
+  const Ticket first = *make(start_s, 60);
+  const Ticket used = *make(start_s);
+  for (std::size_t i = 2; i < tickets_max; ++i) REQUIRE(make(start_s));
+  // All of them are open, so none may be forgotten.
+  CHECK_FALSE(make(start_s));
+  CHECK(book.refusal(guest_keys(first).public_key, one, start_s).empty());
+  book.use(guest_keys(used).public_key, one);
+  CHECK(make(start_s));
+  CHECK_FALSE(book.knows(guest_keys(used).public_key));
+  CHECK_FALSE(make(start_s));
+  CHECK(make(start_s + 60));
+  CHECK_FALSE(book.knows(guest_keys(first).public_key));
+}
+
+TEST_CASE("a ticket with which a revoked peer joined admits no more machines") {
+  const TemporaryFolder scratch;
+  const PublicKey swarm = generate_key_pair().public_key, own = generate_key_pair().public_key;
+  const PublicKey one = generate_key_pair().public_key, two = generate_key_pair().public_key;
+  const std::string here = "192.0.2.1:7000";
+  bool is_revoked = false;
+  TicketBook book(scratch.path() / "tickets",
+                  [&](const PublicKey& key) { return is_revoked && key == one; });
+  const Ticket ticket = *book.make({.uses = 3}, here, swarm, own, start_s);
+  const PublicKey guest = guest_keys(ticket).public_key;
+  book.use(guest, one);
+  book.use(guest, two);
+  const PublicKey next = generate_key_pair().public_key;
+  CHECK(book.refusal(guest, next, start_s).empty());
+  is_revoked = true;
+  CHECK(book.refusal(guest, next, start_s) ==
+        "a peer that joined with the ticket has been revoked");
+  CHECK_FALSE(book.open_ticket(here, start_s));
+  // A machine that has joined may have lost its answer, so it may still ask again.
+  CHECK(book.refusal(guest, two, start_s).empty());
+}
+
+TEST_CASE("a peer that shares a shard because all have owners is told how to get one back") {
+  Config config;
+  config.run.peers = 4;
+  config.data.partition.kind = PartitionKind::iid;
+  CHECK(shared_shard(config, 3).empty());
+  CHECK(shared_shard(config, 5).find("shares shard 1; if it replaces a machine that is gone, "
+                                     "revoke that machine's name first") != std::string::npos);
+  config.data.partition.kind = PartitionKind::leased;
+  CHECK(shared_shard(config, 5).empty());
+}
+
+TEST_CASE("a name that is not UTF-8 is asked about like any other") {
+  const SwarmCommand asked = read_swarm_command(swarm_command_text({.revoke = "peer\xff"}));
+  CHECK(asked.revoke == "peer\xEF\xBF\xBD");
+}
+
 TEST_CASE("an earlier ticket counts only at the address that it names") {
   const TemporaryFolder scratch;
   const std::filesystem::path file = scratch.path() / "tickets";
@@ -143,7 +208,7 @@ TEST_CASE("an earlier ticket counts only at the address that it names") {
   const PublicKey one = generate_key_pair().public_key;
   const std::string here = "192.0.2.1:7000", there = "192.0.2.2:7000";
   TicketBook book(file);
-  const Ticket ticket = book.make({.uses = 2, .valid_s = 60}, here, swarm, own, start_s);
+  const Ticket ticket = *book.make({.uses = 2, .valid_s = 60}, here, swarm, own, start_s);
   const PublicKey guest = guest_keys(ticket).public_key;
   book.use(guest, one);
   const TicketBook again(file);
@@ -250,6 +315,43 @@ TEST_CASE("a peer that joined and whose clock is far behind is told both times")
   CHECK(problems[0].reason.find("this machine's clock says 20") == 0);
   CHECK(problems[0].remedy ==
         "set the clock; if it is right, join with a new ticket and another --folder");
+}
+
+TEST_CASE("a machine that joins for the first time with its clock far behind is told both times") {
+  const TemporaryFolder scratch;
+  const KeyPair swarm = generate_key_pair(), inviter = generate_key_pair();
+  asio::io_context io;
+  ControlLinks links(
+      io, {.identity = inviter, .name = "inviter", .listen = "127.0.0.1:0", .session = 1},
+      {.message = [](const Envelope&) {},
+       .invite = [](PeerId, const LaneInvite&) {},
+       .contact = [](PeerId) {},
+       .restarted = [](PeerId) {},
+       .fact = [](const Fact&) {},
+       .join = [&](const PublicKey&, const JoinRequest& request) -> std::optional<JoinAnswer> {
+         const KeyPair guest{.public_key = request.key, .secret_key = {}};
+         return JoinAnswer{
+             .certificates = {certificate_of(swarm, guest, request.name, 4'000'000'000)},
+             .config = {"[run]\nsteps = 5\n"}};
+       },
+       .shown = [](const Certificates&) {}});
+  Ticket ticket = ticket_of(swarm);
+  ticket.addresses = {links.listening()};
+  ticket.inviter = inviter.public_key;
+  links.admit_guests({guest_keys(ticket).public_key});
+  std::atomic<bool> is_over = false;
+  std::thread thread([&] {
+    while (!is_over) io.run_one_for(std::chrono::milliseconds(5));
+  });
+  SwarmArguments arguments;
+  arguments.folder = scratch.path().string();
+  arguments.host.quiet = true;
+  HostOptions options;
+  const Problems problems = prepare_to_join(arguments, to_text(ticket), options);
+  is_over = true;
+  thread.join();
+  REQUIRE(problems.size() == 1);
+  CHECK(problems[0].reason.find("this machine's clock says 20") == 0);
 }
 
 TEST_CASE("an address that is too long for a ticket is refused before the peer starts") {

@@ -6,67 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
-#include <string_view>
-#include <variant>
 #include <vector>
 
-#include "consensus/membership/statement.hpp"
 #include "peer/node/swarm_note.hpp"
-#include "tests/signers.hpp"
+#include "tests/peer/counting.hpp"
 
 namespace gv {
-namespace {
 
 using namespace std::chrono_literals;
-
-constexpr PeerId self{1};
-constexpr std::uint64_t batch = 10;
-
-/// One peer that counts the work, and the reports of other peers.
-struct Counting {
-  explicit Counting(SwarmWorkOptions options = {.budget = 100000, .batch = batch},
-                    std::size_t others = 3)
-      : work(self, options),
-        members({.id = self, .name = "us", .address = "virtual:0", .layout_hash = 3},
-                roster(others), {}, signer_of(self), Rng(1)) {
-    work.begin(now);
-  }
-
-  static std::vector<PeerId> roster(std::size_t others) {
-    std::vector<PeerId> all;
-    for (std::uint64_t id = 1; id <= others + 1; ++id) all.push_back(PeerId{id});
-    return all;
-  }
-
-  /// The peer reports its work over its own link.
-  void report(PeerId peer, const WorkDone& told, Phase phase = Phase::training) {
-    Effects out;
-    Member member{.id = peer,
-                  .name = "peer",
-                  .address = "virtual:1",
-                  .incarnation = incarnation,
-                  .layout_hash = 3,
-                  .progress = {.step = ++steps, .phase = phase, .work = told}};
-    restate(member, signer_of(peer));
-    members.receive(now, peer, Ping{1, member.progress, {member}, 0}, out);
-    work.hear(now, members);
-  }
-
-  /// Lets time pass in which no peer reports.
-  void hear_nobody() {
-    Effects out;
-    members.tick(now, out);
-    work.hear(now, members);
-  }
-
-  SwarmWork work;
-  Membership members;
-  std::uint64_t incarnation = 0;  ///< Sent in all reports. A higher one revives dead peers.
-  Time now{};
-  std::uint64_t steps = 0;
-};
-
-}  // namespace
 
 TEST_CASE("a batch that grows makes the updates of Smith's first experiment", "[unit]") {
   // 50,000 samples in batches of 128. A factor of 5 applies after 60, 120 and 160 of 200 epochs.
@@ -84,8 +31,42 @@ TEST_CASE("a batch that grows makes the updates of Smith's first experiment", "[
   CHECK(BatchGrowth{}.after(epoch) == 1);
 }
 
+TEST_CASE("a peer that ends because the others have ended reports their total", "[unit]") {
+  Counting swarm;
+  const auto work_of = [&] {
+    ModeReport report;
+    swarm.work.add_to(swarm.members, report);
+    return report;
+  };
+  swarm.work.count(swarm.now += 1s, 100);
+  for (const std::uint64_t id : {2, 3}) {
+    swarm.report(PeerId{id}, {.samples = 49000, .counted = 100000}, Phase::done);
+  }
+  // While this peer trains, it goes by what it has added up itself.
+  CHECK(work_of().columns.front().text == "1.0 %");
+  CHECK(work_of().details.front() == "work 1.0 %: 1000 of 100 k samples, 1000/s, about 99 s left");
+  swarm.members.set_progress({.phase = Phase::done, .work = swarm.work.own()});
+  CHECK(work_of().columns.front().text == "100.0 %");
+  CHECK(work_of().details.front().find("s left") == std::string::npos);
+  CHECK(std::get<std::uint64_t>(work_of().sections.front().figures[1].second) == 100000);
+}
+
+TEST_CASE("large numbers in reports have no exponents", "[unit]") {
+  CHECK(plain_number(3000) == "3000");
+  CHECK(plain_number(1390.4) == "1390");
+  CHECK(plain_number(20000, 4) == "20000");
+  CHECK(plain_number(99.96) == "100");
+  CHECK(plain_number(0.000012) == "0");
+  CHECK(plain_number(1.2345) == "1.23");
+  CHECK(short_count(0) == "0");
+  CHECK(short_count(9999) == "9999");
+  CHECK(short_count(12000000) == "12 M");
+  CHECK(short_count(1390000) == "1390 k");
+  CHECK(short_count(12345) == "12.35 k");
+}
+
 TEST_CASE("peers that agree on a total follow it exactly, and add up again from there", "[unit]") {
-  Counting swarm({.budget = 1000, .batch = batch, .weigh_max = 4});
+  Counting swarm({.budget = 1000, .batch = counting_batch, .weigh_max = 4});
   swarm.work.count(swarm.now += 1s, 5);
   swarm.work.agree_on(swarm.now, 200);
   CHECK(swarm.work.counted() == 200);
@@ -102,7 +83,7 @@ TEST_CASE("peers that agree on a total follow it exactly, and add up again from 
   CHECK(swarm.work.steps_left_of(150) == 0);
   CHECK(swarm.work.is_used_up());
   // After a switch to a rule that does not wait, the agreed total remains, and reports add to it.
-  Counting later({.budget = 1000, .batch = batch});
+  Counting later({.budget = 1000, .batch = counting_batch});
   later.work.count(later.now += 1s, 5);
   later.work.agree_on(later.now, 200);
   later.report(PeerId{2}, {.samples = 50});
@@ -127,7 +108,7 @@ TEST_CASE("the samples of all peers add up, those of peers that are gone include
   for (int second = 1; second <= 20; ++second) {
     swarm.now += 1s;
     swarm.work.count(swarm.now, 5);
-    trained += 5 * batch;
+    trained += 5 * counting_batch;
     for (const std::uint64_t id : {2, 3}) {
       swarm.report(PeerId{id}, {.samples = static_cast<std::uint64_t>(second) * 60});
       trained += 60;
@@ -138,12 +119,12 @@ TEST_CASE("the samples of all peers add up, those of peers that are gone include
     trained += 60;
   }
   CHECK(swarm.work.counted() == trained);
-  CHECK(swarm.work.own().samples == 20 * 5 * batch);
+  CHECK(swarm.work.own().samples == 20 * 5 * counting_batch);
   CHECK(swarm.work.own().counted == trained);
 }
 
 TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pace", "[unit]") {
-  Counting swarm({.budget = 10000, .batch = batch}, 1);
+  Counting swarm({.budget = 10000, .batch = counting_batch}, 1);
   swarm.report(PeerId{2}, {});
   for (int second = 1; second <= 10; ++second) {
     swarm.now += 1s;
@@ -234,7 +215,7 @@ TEST_CASE("one report cannot use up the budget", "[unit]") {
 }
 
 TEST_CASE("all peers together announce at most a hundred times", "[unit]") {
-  Counting swarm({.budget = 10000, .batch = batch});
+  Counting swarm({.budget = 10000, .batch = counting_batch});
   int news = 0;
   for (int step = 0; step < 1000; ++step) {
     swarm.now += 1ms;
@@ -246,7 +227,7 @@ TEST_CASE("all peers together announce at most a hundred times", "[unit]") {
 }
 
 TEST_CASE("a peer that is far faster than the others is soon counted in full", "[unit]") {
-  Counting swarm({.budget = 1U << 30, .batch = batch}, 2);
+  Counting swarm({.budget = 1U << 30, .batch = counting_batch}, 2);
   for (const std::uint64_t id : {2, 3}) swarm.report(PeerId{id}, {});
   std::uint64_t fast = 0;
   std::uint64_t slow = 0;
@@ -260,7 +241,7 @@ TEST_CASE("a peer that is far faster than the others is soon counted in full", "
 }
 
 TEST_CASE("a count that begins again adds to what its peer has done before", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch}, 1);
+  Counting swarm({.budget = 100000, .batch = counting_batch}, 1);
   swarm.report(PeerId{2}, {});
   const auto train = [&](std::uint64_t from, std::uint64_t to) {
     for (std::uint64_t samples = from; samples <= to; samples += 100) {
@@ -283,7 +264,7 @@ TEST_CASE("a count that begins again adds to what its peer has done before", "[u
 TEST_CASE("updates are longer where steps are fewer than a peer's share of the data", "[unit]") {
   const auto factor_at = [](std::uint64_t own_steps, std::uint64_t own_data, double weigh_max) {
     Counting swarm({.budget = 1U << 30,
-                    .batch = batch,
+                    .batch = counting_batch,
                     .data = own_data,
                     .all_data = own_data + 3000,
                     .weigh_max = weigh_max});
@@ -314,7 +295,7 @@ TEST_CASE("updates are longer where steps are fewer than a peer's share of the d
 TEST_CASE("private files of unlike size count in full, and a false size for little", "[unit]") {
   const auto factor_beside = [](std::uint64_t fourth, bool has_own_files) {
     Counting swarm({.budget = 1U << 30,
-                    .batch = batch,
+                    .batch = counting_batch,
                     .data = 1000,
                     .all_data = 1000,
                     .has_own_files = has_own_files,
@@ -338,7 +319,7 @@ TEST_CASE("private files of unlike size count in full, and a false size for litt
 }
 
 TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  Counting swarm({.budget = 100000, .batch = counting_batch, .wall = 60s});
   const auto follow = [&](Duration passed) {
     swarm.work.follow_clock(swarm.now += passed, true, swarm.members);
   };
@@ -363,7 +344,7 @@ TEST_CASE("a newcomer takes over for how long the swarm has trained", "[unit]") 
 }
 
 TEST_CASE("a false clock does not end the run of peers that have only just begun", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  Counting swarm({.budget = 100000, .batch = counting_batch, .wall = 60s});
   swarm.work.follow_clock(swarm.now, true, swarm.members);
   swarm.report(PeerId{2}, {.ran_ms = 60'000});
   swarm.report(PeerId{3}, {.ran_ms = 0});
@@ -374,7 +355,7 @@ TEST_CASE("a false clock does not end the run of peers that have only just begun
 }
 
 TEST_CASE("a jump of our clock is not one of the swarm's", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s});
+  Counting swarm({.budget = 100000, .batch = counting_batch, .wall = 60s});
   for (int second = 0; second <= 5; ++second) {
     swarm.now = Time(std::chrono::seconds(second));
     const auto ran_ms = static_cast<std::uint64_t>(1000 * second);
@@ -386,7 +367,7 @@ TEST_CASE("a jump of our clock is not one of the swarm's", "[unit]") {
 }
 
 TEST_CASE("a peer whose clock alone is over goes on with the others", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s, .resumed = {.ran = 59s}});
+  Counting swarm({.budget = 100000, .batch = counting_batch, .wall = 60s, .resumed = {.ran = 59s}});
   swarm.work.follow_clock(swarm.now, true, swarm.members);
   for (int second = 1; second <= 5; ++second) {
     swarm.now += 1s;
@@ -398,7 +379,7 @@ TEST_CASE("a peer whose clock alone is over goes on with the others", "[unit]") 
 }
 
 TEST_CASE("a single false clock neither ends the run nor turns ours back", "[unit]") {
-  Counting swarm({.budget = 100000, .batch = batch, .wall = 60s}, 4);
+  Counting swarm({.budget = 100000, .batch = counting_batch, .wall = 60s}, 4);
   swarm.work.follow_clock(swarm.now, true, swarm.members);
   for (int second = 1; second <= 10; ++second) {
     swarm.now += 1s;
@@ -411,10 +392,9 @@ TEST_CASE("a single false clock neither ends the run nor turns ours back", "[uni
   CHECK(swarm.work.own().ran_ms == 10'000);
 }
 
-TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the same size",
-          "[unit]") {
+TEST_CASE("time and leases go on from a checkpoint, also with chunks of another size", "[unit]") {
   SwarmNote note{
-      .samples = 500, .ran = 50s, .ledger = LedgerEntry{}, .chunk_samples = 160, .budget = 100000};
+      .samples = 500, .ran = 50s, .ledger = LedgerNote{}, .chunk_samples = 160, .budget = 100000};
   note.ledger->whole = 3;
   Notes notes;
   write(note, notes);
@@ -422,16 +402,24 @@ TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the sa
   CHECK(read.ran == 50s);
   CHECK(read.samples == 500);
   const SwarmWorkOptions options{
-      .budget = 100000, .batch = batch, .wall = 60s, .chunk_steps = 16, .resumed = read};
+      .budget = 100000, .batch = counting_batch, .wall = 60s, .chunk_steps = 16, .resumed = read};
   Counting same(options);
   CHECK(same.work.ledger()->whole() == 3);
   same.work.follow_clock(same.now, true, same.members);
   same.work.follow_clock(same.now += 10s, true, same.members);
   CHECK(same.work.is_time_over(same.now));
   CHECK(same.work.note().ran == 60s);
+  // 480 samples are done, whatever the chunks are.
   SwarmWorkOptions other = options;
-  other.chunk_steps = 8;
+  other.chunk_steps = 7;
+  CHECK(Counting(other).work.ledger()->whole() == 6);
+  other.batch = 480;
   CHECK(Counting(other).work.ledger()->whole() == 0);
+  // Before, data were not leased.
+  other = options;
+  other.resumed.ledger.reset();
+  CHECK(Counting(other).work.ledger()->whole() == 3);
+  CHECK(Counting(other).work.counted() == 480);
   // The last chunk of 400 samples had only 80, and has 160 in a larger budget.
   SwarmWorkOptions larger = options;
   larger.resumed.budget = 400;
@@ -443,130 +431,82 @@ TEST_CASE("time goes on from a checkpoint, and leases only with chunks of the sa
   CHECK_NOTHROW(swarm_note_in(notes));
 }
 
-namespace {
-
-/// The figure with that name; -1 if the section lacks it.
-double figure_of(const ReportSection& section, std::string_view name) {
-  for (const auto& [key, figure] : section.figures) {
-    if (key != name) continue;
-    if (const auto* count = std::get_if<std::uint64_t>(&figure)) {
-      return static_cast<double>(*count);
-    }
-    return std::get<double>(figure);
-  }
-  return -1;
+TEST_CASE("a checkpoint notes all chunks that are done and those under way", "[unit]") {
+  const LedgerNote ledger{
+      .whole = 3, .mine = {{5, 1}}, .done = {{5, 2}, {9, 4}}, .begun = {{3, 16}, {7, 5}}};
+  Notes notes;
+  write({.samples = 500, .ledger = ledger, .chunk_samples = 160}, notes);
+  CHECK(swarm_note_in(notes).ledger == ledger);
+  // Earlier versions wrote only the first two parts.
+  CHECK(notes["swarm_ledger"] == "3 5 1");
+  Notes old = notes;
+  old.erase("swarm_ledger_done");
+  old.erase("swarm_ledger_begun");
+  CHECK(swarm_note_in(old).ledger ==
+        LedgerNote{.whole = 3, .mine = {{5, 1}}, .done = {}, .begun = {}});
+  // What is beyond all bounds is left out.
+  notes["swarm_ledger_done"] = " 5 0 9 4";
+  notes["swarm_ledger_begun"] = " 3 x";
+  CHECK(swarm_note_in(notes).ledger ==
+        LedgerNote{.whole = 3, .mine = {{5, 1}}, .done = {}, .begun = {}});
+  std::string many;
+  for (int chunk = 0; chunk < 10'000; ++chunk) many += " " + std::to_string(2 * chunk) + " 1";
+  notes["swarm_ledger_done"] = notes["swarm_ledger_begun"] = many;
+  CHECK(swarm_note_in(notes).ledger->done.empty());
+  CHECK(swarm_note_in(notes).ledger->begun.size() == leased_chunks_max);
+  notes["swarm_chunk_samples"] = "18446744073709551615";
+  CHECK_FALSE(swarm_note_in(notes).ledger);
+  notes["swarm_ledger"] = "18446744073709551615";
+  CHECK_FALSE(swarm_note_in(notes).ledger);
 }
 
-/// A peer's report on the swarm's work.
-struct WorkReport {
-  explicit WorkReport(const Counting& swarm) { swarm.work.add_to(swarm.members, report); }
-
-  double total(std::string_view section, std::string_view name) const {
-    const auto found = std::ranges::find(report.sections, section, &ReportSection::name);
-    return found == report.sections.end() ? -1 : figure_of(*found, name);
-  }
-  double of(std::uint64_t id, std::string_view name) const {
-    const auto found = std::ranges::find(report.members, PeerId{id}, &ReportMember::id);
-    return found == report.members.end() ? -1 : figure_of(found->section, name);
-  }
-
-  ModeReport report;
-};
-
-}  // namespace
-
-TEST_CASE("a report says in words what keeps private data from counting, and what helps",
-          "[unit]") {
-  Counting swarm({.budget = 1U << 30, .batch = batch, .data = 1000, .all_data = 2000}, 1);
-  for (std::uint64_t second = 1; second <= 30; ++second) {
-    swarm.now += 1s;
-    swarm.work.count(swarm.now, 1);
-    swarm.report(PeerId{2}, {.samples = 100 * second, .data = 1000});
-  }
-  const auto said = [&] {
-    std::string lines;
-    for (const std::string& line : WorkReport(swarm).report.details) lines += line + '\n';
-    return lines;
+TEST_CASE("a peer that was stopped has the pace that it had before", "[unit]") {
+  const auto factor_after = [](Duration stop, bool counts_first) {
+    Counting swarm({.budget = 1U << 30,
+                    .batch = counting_batch,
+                    .data = 1000,
+                    .all_data = 4000,
+                    .weigh_max = 4});
+    std::uint64_t told = 0;
+    const auto report = [&] {
+      for (const std::uint64_t id : {2, 3, 4}) {
+        swarm.report(PeerId{id}, {.samples = told, .data = 1000});
+      }
+    };
+    report();
+    const auto train = [&] {
+      swarm.now += 1s;
+      told += 100;
+      swarm.work.count(swarm.now, 10);
+      report();
+    };
+    for (int second = 0; second < 30; ++second) train();
+    // Meanwhile the others continue at their paces. The job under way ends just after the stop.
+    swarm.now += stop;
+    told += static_cast<std::uint64_t>(100 * seconds(stop));
+    if (counts_first) swarm.work.count(swarm.now, 10);
+    report();
+    if (!counts_first) swarm.work.count(swarm.now += 1ms, 10);
+    report();
+    return swarm.work.factor();
   };
-  CHECK_THAT(said(), Catch::Contains(" would be needed") && Catch::Contains("\"leased\"") &&
-                         !Catch::Contains("late"));
-  for (int force = 0; force < 100; ++force) swarm.work.force_came(2);
-  CHECK_THAT(said(), !Catch::Contains("late"));
-  for (int force = 0; force < 100; ++force) swarm.work.force_came(50);
-  CHECK_THAT(said(),
-             Catch::Contains("forces come 50 steps late") && Catch::Contains("gossip.codec"));
+  CHECK(factor_after(1s, true) == Approx(1).epsilon(0.1));
+  CHECK(factor_after(60s, true) == Approx(1).epsilon(0.1));
+  CHECK(factor_after(60s, false) == Approx(1).epsilon(0.2));
 }
 
-TEST_CASE("a report has the totals of the work and a part for each member", "[unit]") {
-  Counting swarm({.budget = 10000, .batch = batch, .data = 100, .all_data = 400}, 2);
-  // The second peer trained before we heard of it.
-  swarm.report(PeerId{2}, {.samples = 50, .data = 100});
-  swarm.report(PeerId{3}, {.samples = 0, .data = 200});
+TEST_CASE("a centre that rests counts what more than a third of the peers report", "[unit]") {
+  const auto others = GENERATE(std::uint64_t{1}, std::uint64_t{2});
+  Counting swarm({.budget = 100000, .batch = counting_batch}, others);
   for (std::uint64_t second = 1; second <= 20; ++second) {
     swarm.now += 1s;
-    swarm.work.count(swarm.now, 10);
-    swarm.report(PeerId{2}, {.samples = 50 + 100 * second, .data = 100});
-    swarm.report(PeerId{3}, {.samples = 50 * second, .data = 200});
+    swarm.work.count(swarm.now, 0);
+    swarm.report(PeerId{2}, {.samples = 100 * second, .counted = others * 100 * second});
+    if (others == 1) continue;
+    // This peer is hostile.
+    swarm.report(PeerId{3}, {.samples = 90000, .counted = 90000});
   }
-  const WorkReport report(swarm);
-  CHECK(report.total("work", "counted") == 5000);
-  CHECK(report.total("work", "passes_done") == 12.5);
-  CHECK(report.total("work", "passes") == 25);
-  CHECK(report.total("work", "samples_per_second") == Approx(250));
-  CHECK(report.total("work", "seconds_left") == Approx(20));
-  CHECK(report.total("work", "oldest_report_s") == 0);
-  CHECK(report.total("ledger", "chunks") == -1);
-  CHECK(report.of(1, "samples") == 2000);
-  CHECK(report.of(2, "samples") == 2050);
-  CHECK(report.of(3, "samples") == 1000);
-  CHECK(report.of(2, "share") == Approx(2050.0 / 5050));
-  CHECK(report.of(3, "data") == 200);
-  CHECK(report.of(3, "samples_per_second") == Approx(50));
-  // Peer 1 has 1/4 of the data and 2/5 of the pace. Peer 3 has 1/2 of the data and 1/5 of the pace.
-  CHECK(report.of(1, "factor_wanted") == Approx(0.625));
-  CHECK(report.of(3, "factor") == Approx(2.5));
-  CHECK(report.of(1, "chunks_done") == -1);
-
-  swarm.now += 3s;
-  swarm.report(PeerId{2}, {.samples = 2400, .data = 100});
-  CHECK(WorkReport(swarm).total("work", "oldest_report_s") == 3);
-  CHECK(WorkReport(swarm).of(3, "report_age_s") == 3);
-}
-
-TEST_CASE("a report of leased data has chunks that are done or taken or trained again", "[unit]") {
-  Counting swarm({.budget = 1600, .batch = batch, .weigh_max = 1, .chunk_steps = 4}, 1);
-  swarm.report(PeerId{2}, {.ledger = LedgerEntry()});
-  swarm.now += 10s;
-  swarm.work.count(swarm.now, 40);
-  const LedgerEntry entry{.whole = 0, .done = {{0, 2}}, .leases = {{{2, 3}, false}}};
-  swarm.report(PeerId{2}, {.samples = 80, .ledger = entry});
-  const WorkReport report(swarm);
-  CHECK(report.total("ledger", "chunks") == 40);
-  CHECK(report.total("ledger", "chunk_samples") == 40);
-  CHECK(report.total("ledger", "done") == 2);
-  CHECK(report.total("ledger", "leased") == 3);
-  CHECK(report.total("ledger", "to_do") == 35);
-  // The peers trained 400 and 80 samples. Finished and leased chunks account for five times 40 of
-  // these samples.
-  CHECK(report.total("ledger", "samples_again") == 280);
-  CHECK(report.of(2, "chunks_done") == 2);
-  CHECK(report.of(2, "leases") == 3);
-  CHECK(report.of(1, "leases") == 0);
-  CHECK(report.of(1, "factor") == -1);
-}
-
-TEST_CASE("peers that agree on a total show each other's counts and no age of reports", "[unit]") {
-  Counting swarm({.budget = 1000, .batch = batch}, 1);
-  swarm.report(PeerId{2}, {.samples = 150});
-  swarm.work.count(swarm.now += 1s, 5);
-  swarm.work.agree_on(swarm.now, 200);
-  const WorkReport report(swarm);
-  CHECK(report.total("work", "counted") == 200);
-  CHECK(report.total("work", "oldest_report_s") == -1);
-  CHECK(report.of(1, "share") == 0.25);
-  CHECK(report.of(2, "samples") == 150);
-  CHECK(report.of(2, "samples_per_second") == -1);
-  CHECK(report.of(2, "factor") == -1);
+  CHECK(swarm.work.counted() == others * 100 * 20);
 }
 
 }  // namespace gv

@@ -226,6 +226,25 @@ TEST_CASE("of two processes with one rank the first ends with a remedy", "[proce
   CHECK(run.is_running(second));
 }
 
+TEST_CASE("a process with other settings does not end the healthy peer of its rank", "[process]") {
+  CohortRun run;
+  for (const std::size_t rank : {0u, 1u, 2u}) run.start_rank(rank);
+  for (const std::size_t rank : {0u, 1u, 2u}) {
+    REQUIRE(eventually([&] { return run.exchanges(rank) > 5; }, 30s));
+  }
+  const std::size_t misled = run.start(
+      CohortRun::variables(1, 4), {"peer", run.config(), "--cohort", run.secret(), "--listen",
+                                   "127.0.0.1:0", "--folder", (run.root() / "apart").string()});
+  CHECK(run.exit_code(misled) == 2);
+  CHECK(has(run.output(misled), " has other settings: "));
+  // The healthy peer has looked at its file again once it has written it again.
+  const auto own_address = CohortRun::status(run.folder(1))["self"].value("advertised", "none");
+  CHECK(eventually([&] { return read_text(run.rendezvous() / "rank-1").starts_with(own_address); },
+                   30s));
+  CHECK(run.is_running(1));
+  CHECK(run.alive(0) == 3);
+}
+
 TEST_CASE("a peer of a cohort without its place or with an open secret is refused in one line",
           "[process]") {
   CohortRun run;

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "peer/config/task.hpp"
+#include "sim/run_files.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -46,6 +48,26 @@ nlohmann::json launched(const std::string& name,
 }
 
 }  // namespace
+
+TEST_CASE("a launch would refuse none of the configs that come with the program", "[process]") {
+  int count = 0;
+  const std::filesystem::path configs = std::string(GRAPEVINE_SOURCE_DIR) + "/configs";
+  for (const auto& entry : std::filesystem::directory_iterator(configs)) {
+    if (entry.path().extension() != ".toml") continue;
+    const std::string path = entry.path().string();
+    RunFiles files = read_run_files(path);
+    if (files.problems.empty()) files.problems = switch_problems(files, path);
+    if (files.problems.empty()) files.problems = problems_with_data(files.config);
+    // The packages of data may be missing, and one config begins with the result of another.
+    std::erase_if(files.problems, [](const Problem& problem) {
+      return problem.reason.starts_with("no such file") || problem.place == "data.centres";
+    });
+    INFO(path);
+    for (const Problem& problem : files.problems) FAIL_CHECK(to_string(problem));
+    ++count;
+  }
+  CHECK(count >= 20);
+}
 
 TEST_CASE("a support vector machine learns as its config promises", "[process]") {
   const auto summary = launched("svm.toml", {{"epochs = 10", "epochs = 2"}});

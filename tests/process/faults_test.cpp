@@ -135,6 +135,8 @@ TEST_CASE("a peer that can write no checkpoint says so and trains on", "[process
   swarm.start_all();
   REQUIRE(eventually([&] { return swarm.events(1, "save_failed").size() >= 3; }, 30s));
   CHECK(swarm.output(1).find("checkpoint not written") != std::string::npos);
+  CHECK(swarm.output(1).find(". Free space on the disk, or make the folder writable.\n") !=
+        std::string::npos);
   CHECK(swarm.events(0, "save_failed").empty());
   CHECK(swarm.exchanges_go_on(1));
   swarm.signal(1, SIGTERM);

@@ -12,15 +12,26 @@
 
 namespace gv {
 
+namespace {
+
+KeyPair key_of(Swarm& swarm, std::size_t number) {
+  LoadedKeyPair loaded = load_key_pair(swarm.folder(number) / "key");
+  if (!loaded.problems.empty()) throw std::runtime_error("no key");
+  return loaded.pair;
+}
+
+}  // namespace
+
 Insider::Insider(Swarm& swarm, std::size_t number, std::size_t target)
-    : socket_(context_, zmq::socket_type::dealer), name_(Swarm::name(number)) {
-  const LoadedKeyPair own = load_key_pair(swarm.folder(number) / "key");
-  const LoadedKeyPair server = load_key_pair(swarm.folder(target) / "key");
-  if (!own.problems.empty() || !server.problems.empty()) throw std::runtime_error("no keys");
-  key_ = own.pair;
+    : Insider(key_of(swarm, number), Swarm::name(number), key_of(swarm, target).public_key,
+              swarm.status(target)["self"].value("listening", "")) {}
+
+Insider::Insider(const KeyPair& own, std::string name, const PublicKey& there,
+                 const std::string& address)
+    : socket_(context_, zmq::socket_type::dealer), name_(std::move(name)), key_(own) {
   socket_.set(zmq::sockopt::linger, 0);
-  dial_as(socket_, curve_keys(own.pair), server.pair.public_key);
-  socket_.connect("tcp://" + swarm.status(target)["self"].value("listening", ""));
+  dial_as(socket_, curve_keys(own), there);
+  socket_.connect("tcp://" + address);
 }
 
 bool Insider::join(const std::string& advertise) {

@@ -15,6 +15,8 @@ namespace gv {
 class Insider {
  public:
   Insider(Swarm& swarm, std::size_t number, std::size_t target);
+  /// Talks to the peer with the key `there` at `address`, in the name of the holder of `own`.
+  Insider(const KeyPair& own, std::string name, const PublicKey& there, const std::string& address);
 
   /// Says hello with the settings that the peer expects, until the peer accepts us as a member.
   /// Returns false if the peer does not accept in time.

@@ -389,9 +389,10 @@ TEST_CASE("a launch says why a peer did not start and where the rest of its outp
                                        "--", "/bin/sh", "-c", "echo one; echo no luck; exit 3"},
                                       output);
   CHECK(ending.exit_code == 1);
-  CHECK_THAT(output,
-             Catch::EndsWith("launch: peer-0 did not start; the last line of " +
-                             (folder.path() / "peer-0" / "output.log").string() + ": no luck\n"));
+  CHECK_THAT(
+      output,
+      Catch::EndsWith("launch: peer-0 ended with exit code 3 before it joined; the last line of " +
+                      (folder.path() / "peer-0" / "output.log").string() + ": no luck\n"));
 }
 
 TEST_CASE("nobody is left behind standing still when the launcher itself is killed", "[process]") {

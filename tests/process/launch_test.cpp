@@ -299,4 +299,162 @@ TEST_CASE("what shows when a model meets its data is refused before anything sta
   CHECK_FALSE(std::filesystem::exists(few.run()));
 }
 
+TEST_CASE("a launch without a number of peers goes by its config and a resume by its run",
+          "[process]") {
+  LaunchedConfig run("[run]\npeers = 2\nsteps = 20\n[data.generated]\nnoise = 0.25\n");
+  std::string output;
+  const std::string folder = run.run().string();
+  REQUIRE(run_grapevine({"launch", run.config(), "--folder", folder}, output).exit_code == 0);
+  CHECK(output.starts_with("2 peers train"));
+  // Neither the number of peers nor the config is named again.
+  REQUIRE(
+      run_grapevine({"launch", run.config(), "-n", "3", "--folder", folder}, output).exit_code ==
+      0);
+  REQUIRE(run_grapevine({"launch", "--folder", folder, "--resume"}, output).exit_code == 0);
+  CHECK(output.starts_with("3 peers train"));
+  CHECK(std::filesystem::read_symlink(run.run() / "launched.toml") == run.config());
+
+  std::filesystem::remove(run.config());
+  CHECK(run_grapevine({"launch", "--folder", folder, "--resume"}, output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("CONFIG: the config of the run in " + folder +
+                                     " cannot be found; name the config of that run"));
+  const LaunchedConfig many("[run]\npeers = 257\nsteps = 20\n");
+  CHECK(run_grapevine({"launch", many.config()}, output).exit_code == 2);
+  CHECK(output == "run.peers: 257 peers are too many for one machine; write -n and at most 256\n");
+}
+
+TEST_CASE("the built-in config of a run is kept and the file of a named one is not changed",
+          "[process]") {
+  LaunchedConfig run("[run]\npeers = 1\nsteps = 20\n");
+  const std::string before = read_text(run.config());
+  std::string output;
+  const std::string folder = run.run().string();
+  REQUIRE(run_grapevine({"launch", run.config(), "--folder", folder}, output).exit_code == 0);
+  REQUIRE(run_grapevine({"launch", "-n", "1", "--folder", folder}, output).exit_code == 0);
+  CHECK(read_text(run.config()) == before);
+  CHECK_FALSE(std::filesystem::is_symlink(run.run() / "launched.toml"));
+  CHECK(run_grapevine({"launch", "--folder", folder, "--resume"}, output).exit_code == 0);
+  CHECK(output.starts_with("1 peers train"));
+}
+
+TEST_CASE("an interrupt before any peer has begun is no failure of a peer", "[process]") {
+  using namespace std::chrono_literals;
+  LaunchedConfig config("[run]\npeers = 2\nsteps = 100000000\n");
+  const auto output = config.run().parent_path() / "output";
+  ChildProcess launcher(
+      {grapevine_binary(), "launch", config.config(), "--folder", config.run().string()}, output);
+  // The launcher prints this line before it starts a peer, and a peer needs longer to begin.
+  REQUIRE(eventually(
+      [&] { return std::filesystem::exists(config.run() / "peer-0" / "output.log"); }, 60s));
+  launcher.signal(SIGINT);
+  REQUIRE(eventually([&] { return launcher.ending().has_value(); }, 60s));
+  const std::string said = read_text(output);
+  INFO(said);
+  CHECK_THAT(said, !Catch::Contains("killed by signal"));
+  // A peer that was quick enough to have a model is evaluated.
+  const bool has_begun = said.find("mean model") != std::string::npos;
+  CHECK(launcher.ending()->exit_code == (has_begun ? 0 : 130));
+  CHECK((said.find("stopped before training began") == std::string::npos) == has_begun);
+}
+
+TEST_CASE("a summary after Ctrl-C and a resume says what it counts and that models differ",
+          "[process]") {
+  using namespace std::chrono_literals;
+  LaunchedConfig config("[run]\npeers = 2\nsteps = 100000000\n[checkpoint]\nevery_steps = 100\n");
+  const auto output = config.run().parent_path() / "output";
+  std::vector<std::string> words{grapevine_binary(), "launch", config.config(), "--folder",
+                                 config.run().string()};
+  for (const bool resumes : {false, true}) {
+    if (resumes) words.emplace_back("--resume");
+    std::filesystem::remove(output);
+    ChildProcess launcher(words, output);
+    // The launcher shows the samples of the peers every five seconds.
+    REQUIRE(
+        eventually([&] { return read_text(output).find("exchanges") != std::string::npos; }, 60s));
+    launcher.signal(SIGINT);
+    REQUIRE(eventually([&] { return launcher.ending().has_value(); }, 60s));
+    const std::string said = read_text(output);
+    INFO(said);
+    CHECK_THAT(said, Catch::Contains("one model    none: the peers' models differ"));
+    CHECK((said.find("since the peers' last starts: peer-0 ") != std::string::npos) == resumes);
+  }
+}
+
+TEST_CASE("the time left that a launch shows ends with the run's time", "[process]") {
+  LaunchedConfig config("[run]\npeers = 1\nsteps = 100000000\nwall_s = 8\n");
+  CHECK(config.launch(1) == 0);
+  INFO(config.output);
+  const std::string words = "samples  about ";
+  const std::size_t at = config.output.find(words);
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(config.output.substr(at + words.size())) <= 8);
+}
+
+TEST_CASE("a folder that cannot be written to is refused by launch and sim", "[process]") {
+  const LaunchedConfig run("[run]\nsteps = 20\n");
+  std::string output;
+  // Nobody can write there, not even root.
+  CHECK(run_grapevine({"launch", "-n", "1", run.config(), "--folder", "/proc/self"}, output)
+            .exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("--folder: /proc/self cannot be written to: ") &&
+                         Catch::Contains("; name another one"));
+  CHECK(run_grapevine({"sim", run.config(), "--folder", "/proc/self/s"}, output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("--folder: /proc/self/s cannot be a folder: "));
+}
+
+TEST_CASE("what a person writes by mistake is answered in one sentence", "[process]") {
+  const LaunchedConfig run("[run]\npeers = 1\nsteps = 20\n");
+  struct Row {
+    std::vector<std::string> words;
+    std::string said;
+  };
+  const std::vector<Row> rows{
+      {{"xyzzy"}, "xyzzy: no such command; grapevine --help lists all\n"},
+      {{"launch", run.config(), "python3", "x"}, "put -- before the program"},
+      {{"launch", "-"}, "-: a config must be a regular file"},
+      {{"peer", "--lane-port", "70000"}, "--lane-port: not a port: 0 to 65535"},
+      {{"create", "--listen", ":70000"}, "--listen: not a port: 0 to 65535"},
+      {{"sim", "--seed", "-1"}, "--seed: not a whole number: -1"},
+      {{"env", "--rank", "-1"}, "--rank: not a whole number: -1"},
+      {{"switch", "nowhere", "alreduce"},
+       "alreduce: no such mode or algorithm; the nearest is allreduce; the modes are "},
+      {{"switch", "nowhere", "choco", "--set", "gamma=2"},
+       "gamma: no such setting; write mixing.gamma\n"},
+      {{"switch", "nowhere", "--set", "mixing.gama=2"},
+       "mixing.gama: no such setting; the nearest valid one is mixing.gamma\n"},
+  };
+  for (const Row& row : rows) {
+    std::string output;
+    CHECK(run_grapevine(row.words, output).exit_code == 2);
+    CHECK_THAT(output, Catch::Contains(row.said));
+  }
+  for (const char* word : {"help", "version"}) {
+    std::string with_dashes, without;
+    CHECK(run_grapevine({std::string("--") + word}, with_dashes).exit_code == 0);
+    CHECK(run_grapevine({word}, without).exit_code == 0);
+    CHECK(without == with_dashes);
+  }
+  std::string help;
+  CHECK(run_grapevine({"topology", "--help"}, help).exit_code == 0);
+  CHECK_THAT(help, Catch::Contains("from 1 to 64") && !Catch::Contains(" in ["));
+}
+
+TEST_CASE("a public key whose line was lost is shown again", "[process]") {
+  const TemporaryFolder folder;
+  const std::string key = (folder.path() / "key").string();
+  std::string output;
+  const std::vector<std::string> full{"-c", "exec \"$0\" keygen \"$1\" --name desk >/dev/full",
+                                      grapevine_binary(), key};
+  std::vector<std::string> words{"/bin/sh"};
+  words.insert(words.end(), full.begin(), full.end());
+  ChildProcess keygen(words, folder.path() / "said");
+  using namespace std::chrono_literals;
+  REQUIRE(eventually([&] { return keygen.ending().has_value(); }, 20s));
+  CHECK(keygen.ending()->exit_code == 1);
+  const std::string before = read_text(key);
+  CHECK(run_grapevine({"keygen", key, "--name", "desk"}, output).exit_code == 2);
+  CHECK_THAT(output, Catch::Contains("authorized_peers: desk ed25519:"));
+  CHECK(read_text(key) == before);
+}
+
 }  // namespace gv

@@ -88,12 +88,29 @@ peers = "7"
   std::string output;
   CHECK(run_grapevine({"sim", config}, output).exit_code == 2);
   for (const char* words : {"alpha", "scenario.works", "nearest valid one is work", "\"kill\"",
-                            "peer 7 is not one of 3"}) {
+                            "there is no peer 7 among 3"}) {
     INFO(words);
     CHECK(output.find(words) != std::string::npos);
   }
   CHECK(run_grapevine({"sim", "no-such-file.toml"}, output).exit_code == 2);
   CHECK(run_grapevine({"sim", "--shrink"}, output).exit_code == 2);
+}
+
+TEST_CASE("options of sim that would have no effect are refused", "[process]") {
+  TemporaryFolder folder;
+  const std::string config = written(folder, small);
+  const std::string out = (folder.path() / "out").string();
+  std::string output;
+  CHECK(run_grapevine({"sim", "--swarm", "1", "--folder", out}, output).exit_code == 2);
+  CHECK(output.find("excludes") != std::string::npos);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--traffic"}, {"--folder", out}}) {
+    std::vector<std::string> arguments = {"sim", config, "--check"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    CHECK(run_grapevine(arguments, output).exit_code == 2);
+    CHECK(output.find("excludes") != std::string::npos);
+  }
+  CHECK_FALSE(std::filesystem::exists(out));
 }
 
 TEST_CASE("a scenario is checked against every invariant when asked for", "[process]") {

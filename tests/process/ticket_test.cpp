@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -18,6 +19,7 @@
 #include <vector>
 #include <zmq.hpp>
 
+#include "consensus/membership/statement.hpp"
 #include "net/admission.hpp"
 #include "net/allow_list.hpp"
 #include "net/key_signer.hpp"
@@ -26,6 +28,7 @@
 #include "peer/host/peer_socket.hpp"
 #include "peer/host/swarm_files.hpp"
 #include "sim/local/addresses.hpp"
+#include "tests/process/insider.hpp"
 #include "tests/process/swarm.hpp"
 
 namespace gv {
@@ -133,13 +136,13 @@ class TicketRun {
         30s);
   }
 
- private:
   /// The newest status document; not an object if the peer does not answer.
   nlohmann::json status(const std::string& name) const {
     const auto document = ask_peer(folder(name), {}, 500);
     return nlohmann::json::parse(document.value_or(""), nullptr, false);
   }
 
+ private:
   void start(const std::string& name, const std::vector<std::string>& options) {
     std::vector<std::string> words = {grapevine_binary()};
     words.insert(words.end(), options.begin(), options.end());
@@ -272,6 +275,48 @@ TEST_CASE("a join request that is sent again is good for no other key and no oth
       30s));
 }
 
+TEST_CASE("a statement that comes right behind its certificate counts against no peer",
+          "[process]") {
+  TicketRun run;
+  run.create();
+  const Ticket ticket = read_ticket(run.first_ticket()).ticket;
+  const KeyPair own = generate_key_pair();
+  const JoinAnswer admitted = answer_to(ticket, join_request(ticket, own, "second"));
+  REQUIRE(admitted.refusal == "");
+  Insider second(own, "second", ticket.inviter, ticket.addresses.front());
+  REQUIRE(second.join());
+  // The newcomers joined elsewhere: the first peer hears of them from the second. Of many messages
+  // that are sent at once, most are read together.
+  const KeyPair swarm = keep_swarm_key(run.folder("first"), "swarm_key").pair;
+  constexpr std::size_t newcomers = 20;
+  for (std::size_t i = 0; i < newcomers; ++i) {
+    const KeyPair key = generate_key_pair();
+    const std::string name = fmt::format("new-{}", i);
+    Certificate made{.swarm = ticket.swarm,
+                     .issuer = ticket.swarm,
+                     .key = key.public_key,
+                     .name = name,
+                     .expires_s = admitted.certificates.front().expires_s};
+    made.signature = KeySigner(swarm, {}).sign(signed_bytes(made));
+    Member member{.id = peer_id(key.public_key), .name = name, .address = "127.0.0.1:9"};
+    restate(member, KeySigner(key, {}));
+    second.send(Message(Certificates{.held = {}, .certificates = {made}, .revocations = {}}));
+    second.send(Message(PushPull{.reply = true, .members = {member}}));
+  }
+  CHECK(eventually(
+      [&] {
+        const nlohmann::json state = run.status("first");
+        return state.is_object() &&
+               std::ranges::count_if(state["members"], [](const auto& member) {
+                 return member.value("name", "").starts_with("new-");
+               }) == newcomers;
+      },
+      30s));
+  std::ifstream in(run.root() / "first" / "events.jsonl");
+  const std::string events{std::istreambuf_iterator<char>(in), {}};
+  CHECK(events.find("unsound_message") == std::string::npos);
+}
+
 TEST_CASE("a machine that joins before the first peer runs says so and waits for it", "[process]") {
   asio::io_context io;
   const ReservedPort port(io, asio::ip::make_address("127.0.0.1"));
@@ -367,6 +412,29 @@ TEST_CASE("a first peer that starts again prints no ticket while an earlier one 
   CHECK(run.first_ticket() != ticket);
 }
 
+TEST_CASE("a peer that was revoked while it was down is told once that it may have been",
+          "[process]") {
+  TicketRun run;
+  run.create();
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  REQUIRE(run.are_together({"first", "second"}));
+  run.signal("second", SIGKILL);
+  run.exit_code("second");
+  std::string said;
+  REQUIRE(run_grapevine({"revoke", run.folder("first"), "second"}, said).exit_code == 0);
+  run.forget_output("second");
+  run.join("second", ticket);
+  const std::string place = "no peer with an authorised key answers at " + run.address("first");
+  CHECK(run.says("second", "If revoked, join with a new ticket and another --folder"));
+  // All addresses are reported at the same moment.
+  run.signal("second", SIGTERM);
+  run.exit_code("second");
+  const std::string output = run.output("second");
+  CHECK(output.find(place) != std::string::npos);
+  CHECK(output.find(place) == output.rfind(place));
+}
+
 TEST_CASE("keys of peers and of the swarm are replaced after a theft", "[process]") {
   TicketRun run;
   run.create({"--uses", "2"});
@@ -419,6 +487,39 @@ TEST_CASE("a peer whose certificate is over is told so in one line", "[process]"
                  "days ago by this machine's clock; join with a new ticket and another "
                  "--folder, or set the clock"));
   CHECK(std::ranges::count(run.output("late"), '\n') == 1);
+}
+
+TEST_CASE("without a default route a ticket names an address that other machines can dial",
+          "[process]") {
+  const auto created = [](const std::string& network) {
+    const TemporaryFolder scratch;
+    const std::filesystem::path output = scratch.path() / "out";
+    ChildProcess peer({"/usr/bin/unshare", "-n", "sh", "-c", network + " exec \"$0\" \"$@\"",
+                       grapevine_binary(), "create", "--listen", ":0", "--folder",
+                       (scratch.path() / "first").string()},
+                      output);
+    std::string said;
+    eventually(
+        [&] {
+          std::ifstream in(output, std::ios::binary);
+          said.assign(std::istreambuf_iterator<char>(in), {});
+          return !ticket_in(said).empty() || peer.ending().has_value();
+        },
+        30s);
+    const std::string ticket = ticket_in(said);
+    return ticket.empty() ? said : read_ticket(ticket).ticket.addresses.front();
+  };
+  const std::string pair = "ip link add link0 type veth peer name link1";
+  if (std::system(("unshare -n " + pair + " >/dev/null 2>&1").c_str()) != 0) {
+    WARN("network namespaces need root and iproute2; skipped");
+    return;
+  }
+  const std::string card =
+      "ip link set lo up; " + pair + "; ip link set link0 up; ip link set link1 up;";
+  CHECK(created(card + "ip addr add 10.77.9.1/24 dev link0;").starts_with("10.77.9.1:"));
+  // Only this machine's own peers can join a peer on a machine without a network.
+  CHECK(created("ip link set lo up;").starts_with("127.0.0.1:"));
+  CHECK_THAT(created(card), Catch::Contains("say with --advertise HOST:PORT"));
 }
 
 TEST_CASE("a guest reads no file outside of its folder because the swarm's config names it",

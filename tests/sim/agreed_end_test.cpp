@@ -241,6 +241,15 @@ class OnePeer {
     return mode_.generations()->current() != nullptr;
   }
 
+  /// How often our peer has told `peer` to end a generation of the hostile peer, which it blames.
+  std::size_t ended_for(PeerId peer) const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(out_.messages, [peer](const Outgoing& sent) {
+          const auto* end = std::get_if<EndGeneration>(&sent.message);
+          return sent.to == peer && end != nullptr && end->blamed == std::vector{hostile};
+        }));
+  }
+
   const ModelVersion& version() const { return mode_.generations()->agreement().version(); }
   Phase phase() const { return mode_.course().phase(); }
   /// How often our peer has reported an unsound message of the hostile peer.
@@ -370,6 +379,23 @@ TEST_CASE("no peer of a pipeline becomes the source of a part that it has not pr
   next.samples += 24;
   next.lineage = 99;
   CHECK(peer.begins(next, false, hostile, second) == (second == hostile));
+  CHECK(peer.told_unsound() == (second == self));
+  // The third peer cannot know that the source lacks the state.
+  CHECK(peer.ended_for(third) == (second == self));
+}
+
+TEST_CASE("a peer of a pipeline that is left out and named as a source accuses the proposer",
+          "[unit]") {
+  OnePeer peer;
+  peer.train_until(Time(3s));
+  peer.meet(hostile, 3000);
+  Generation install{.order = {hostile, third},
+                     .sources = {hostile, third},
+                     .shares = {1000, 1000},
+                     .version = peer.version()};
+  install.assignments = {{0, hostile, self}, {1, third, third}};
+  CHECK_FALSE(peer.begins(install));
+  CHECK(peer.told_unsound() == 1);
 }
 
 TEST_CASE("a plan leaves out versions that no peer can have reached unless there is no other",

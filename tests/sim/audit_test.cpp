@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "consensus/generation/model_audit.hpp"
+#include "peer/modes/generations.hpp"
 #include "sim/virtual/draw.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "tests/sim/other_replica.hpp"
@@ -64,10 +65,21 @@ class Seen : public Watcher {
     const auto* own = first_of<result::Fingerprint>(done.results);
     if (own != nullptr) fingerprints[done.step].insert(own->value);
   }
+  void after(const Simulator& world, PeerNumber peer) override {
+    const auto& node = world.peer(peer).node;
+    if (!node) return;
+    const std::uint64_t now = node->generations()->agreement().version().samples;
+    const std::uint64_t before = std::exchange(samples[peer], now);
+    if (now > before && collective == 0) collective = now - before;
+    if (now < before) given_up[peer] += before - now;
+  }
 
   std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reports, as reporter and accused peer.
   std::set<PeerNumber> adopted;                       ///< Peers that adopted a state afterwards.
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< Keyed by step.
+  std::map<PeerNumber, std::uint64_t> samples;   ///< The samples of each peer's version.
+  std::map<PeerNumber, std::uint64_t> given_up;  ///< Samples by which versions have fallen.
+  std::uint64_t collective = 0;                  ///< Samples of the first collective.
 };
 
 /// Runs an all-reduce of `peers` peers for 20 seconds, with 20 collectives a second. The peers in
@@ -113,6 +125,11 @@ TEST_CASE("who has another model than the others is found out and sent theirs", 
   }
   CHECK(sayers.size() == 4);
   CHECK(seen.adopted.contains(static_cast<PeerNumber>(harmed)));
+  // If the others died now, the odd peer would go on from its own model, and would have to train
+  // again on samples that it does not count.
+  REQUIRE(seen.given_up.size() == 1);
+  CHECK(seen.given_up.begin()->first == static_cast<PeerNumber>(harmed));
+  CHECK(seen.given_up.begin()->second <= seen.collective + 1);
 }
 
 TEST_CASE("where models differ each goes on from that of most", "[sim]") {

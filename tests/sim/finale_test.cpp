@@ -12,7 +12,13 @@
 #include <utility>
 #include <vector>
 
+#include "peer/config/resumed_stages.hpp"
+#include "peer/config/task.hpp"
+#include "peer/node/stage_replica.hpp"
+#include "sim/virtual/disk.hpp"
+#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/ending.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 
@@ -287,6 +293,56 @@ TEST_CASE("when most peers have measured the target all end with one model", "[s
   }
 }
 
+TEST_CASE("peers in lockstep that resume a run that had reached its target make no further step",
+          "[sim]") {
+  const Simulator::Options options = with_target(world_of(3, 100'000, Way::lockstep));
+  Simulator first(options, learners(options));
+  first.run(Time(options.scenario.until));
+  REQUIRE(first.all_ended());
+  std::vector<Image> images;
+  for (PeerNumber peer = 0; peer < 3; ++peer) {
+    const Replica& work = *first.peer(peer).work;
+    REQUIRE(work.swarm_note().end);
+    CHECK(work.swarm_note().end->is_target_reached);
+    images.push_back(image_of(work));
+  }
+  const auto step_after = [&](double target) {
+    Simulator::Options again = options;
+    again.node.course.work.target.value = target;
+    Simulator world(again, [&, honest = learners(again)](std::size_t peer) {
+      std::unique_ptr<Replica> work = honest(peer);
+      restore(*work, images[peer]);
+      return work;
+    });
+    world.run(Time(options.scenario.until));
+    REQUIRE(world.all_ended());
+    return world.peer(0).work->step();
+  };
+  CHECK(step_after(0.5) == images[0].step);
+  CHECK(step_after(0.7) > images[0].step);
+}
+
+TEST_CASE("a resumed peer of a pipeline knows how long the swarm has trained", "[unit]") {
+  const TemporaryFolder folder;
+  const auto made = [] {
+    const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
+    return std::make_unique<StageReplica>(idle_stage_learner({size, size}));
+  };
+  for (const std::uint64_t step : {5, 7, 9}) {
+    const auto replica = made();
+    const SwarmNote note{.samples = 8 * step, .ran = static_cast<int>(step) * 1s};
+    replica->run({.version = {.step = step, .samples = 8 * step, .lineage = 7},
+                  .tasks = {task::MoveTo{step}, task::LoadStages{{{0, {}}, {1, {}}}, {}},
+                            task::FollowSwarm{0.5, 1, note}}});
+    REQUIRE(save_replica(folder.path(), *replica, {}, "").empty());
+  }
+  const StartingPoint point = resumed_stages(made(), folder.path());
+  REQUIRE(point.version);
+  CHECK(point.version->step == 9);
+  CHECK(point.replica->swarm_note().ran == 9s);
+  CHECK(point.replica->swarm_note().samples == 72);
+}
+
 TEST_CASE("a liar neither ends a run by its target nor delays its end", "[sim]") {
   const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting, Way::lockstep);
   const double says = GENERATE(0.0, 1.0);
@@ -357,6 +413,25 @@ TEST_CASE("a peer with the common mean has made true steps and notes how the run
   }
   CHECK(is_used_up);
   CHECK(lineages.size() == 1);
+}
+
+TEST_CASE("the note beside the common mean counts every chunk that is in the mean as done",
+          "[sim]") {
+  constexpr std::uint64_t chunk_steps = 8;
+  Simulator::Options options = world_of(4, 100'000);
+  options.node.course.work.chunk_steps = chunk_steps;
+  options.node.course.work.weigh_max = 1;
+  options.node.course.work.wall = 10s;
+  Ending end(options);
+  end.run();
+  for (const PeerNumber peer : {0, 1, 2, 3}) {
+    const SwarmNote note = end.world.peer(peer).work->swarm_note();
+    REQUIRE(note.end);
+    REQUIRE(note.ledger);
+    // Only the chunk in which the peer stopped is left.
+    CHECK(note.ledger->begun.size() <= 1);
+    for (const BegunChunk& begun : note.ledger->begun) CHECK(begun.made < chunk_steps);
+  }
 }
 
 TEST_CASE("peers that are cut off from each other at the end have two models, and know the rest",

@@ -66,6 +66,14 @@ TEST_CASE("a list of hosts says where ssh goes and where peers dial", "[unit]") 
   CHECK(read.hosts[3].address == "[2001:db8::1]:7000");
 }
 
+TEST_CASE("an address in brackets is that address and keeps its brackets", "[unit]") {
+  const RunHosts read = read_hosts("node1 [2001:db8::1]\nnode1 2001:db8::1\n", "hosts.txt", 7000);
+  REQUIRE(read.problems.empty());
+  REQUIRE(read.hosts.size() == 2);
+  CHECK(read.hosts[0].address == "[2001:db8::1]:7000");
+  CHECK(read.hosts[1].address == "[2001:db8::1]:7001");
+}
+
 TEST_CASE("a list of hosts that cannot be right is refused with its line", "[unit]") {
   const auto place = [](const std::string& bad, std::uint16_t port = 7000) {
     const RunHosts read = read_hosts(bad, "hosts.txt", port);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "consensus/membership/statement.hpp"
+#include "sim/virtual/allreduce_invariants.hpp"
 #include "tests/sim/worlds.hpp"
 
 namespace gv {
@@ -27,6 +28,17 @@ Message alive(const Simulator& world, PeerId id, std::uint64_t incarnation) {
 }
 
 }  // namespace
+
+TEST_CASE("a lost stage excuses peers that wait, and nothing that no stage decides", "[unit]") {
+  const auto lacks = [](const char* invariant) {
+    return may_wait_for_stage({invariant, "peer-1", Time{}, true});
+  };
+  CHECK(lacks("joins"));
+  CHECK(lacks("operations go on"));
+  CHECK(lacks("one generation"));
+  CHECK_FALSE(lacks("views agree"));
+  CHECK_FALSE(lacks("one mode"));
+}
 
 TEST_CASE("a member that is not on its observer's list is found out", "[sim]") {
   constexpr PeerId stranger{4711};
@@ -104,6 +116,26 @@ TEST_CASE("half an exchange is excused by what befell the other side since it wa
       CHECK(broken(invariants) == (before ? "half exchanges known" : "nothing"));
       CHECK(invariants.halves() == (before ? 0 : 1));
     }
+  }
+}
+
+TEST_CASE("sums of lossy codecs are not compared with the exact mean", "[sim]") {
+  for (const Codec codec : {Codec::identity, Codec::fp16, Codec::qsgd4}) {
+    Simulator::Options options = small_world(3, 1);
+    options.node.mode = ModeKind::allreduce;
+    options.node.course.wait_for_peers = 3;
+    options.node.course.steps = 20;
+    options.node.allreduce.state_elements = options.node.course.elements;
+    options.node.allreduce.compression.codec = codec;
+    const QuadraticSpec spec{.dimension = options.scenario.dimension};
+    Simulator world(options, [&](std::size_t peer) { return quadratic_workload(spec, peer); });
+    AllReduceInvariants invariants;
+    world.watch(invariants);
+    world.run(Time(10s));
+    INFO((invariants.violation() ? invariants.violation()->what : ""));
+    CHECK_FALSE(invariants.violation());
+    CHECK((invariants.sums() > 0) == (codec == Codec::identity));
+    CHECK(invariants.operations() > 0);
   }
 }
 

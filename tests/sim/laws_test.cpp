@@ -1,5 +1,5 @@
 // The laws of a whole swarm, however it runs: strangers change nothing, slow peers slow no others,
-// and no peer is preferred.
+// who slept catches up, and no peer is preferred.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -233,6 +233,35 @@ TEST_CASE("one slow peer leaves the others 95 percent of their exchanges", "[sim
   CHECK(with.begun >= 0.98 * without.begun);
   CHECK(with.sharing >= 0.98 * (1 - own) * without.sharing);
   if (peers == 16) CHECK(with.sharing >= 0.95 * without.sharing);
+}
+
+// ---- Sleepers ----
+
+TEST_CASE("a peer that slept for half a minute downloads a model when it wakes", "[sim]") {
+  // The others are far enough ahead only after eight seconds. The oldest messages of the sleep,
+  // which the sleeper reads first, say that it is suspected and that the others are hardly ahead.
+  Simulator::Options options = small_world(3, 7);
+  options.scenario.step = 100ms;
+  options.scenario.faults = {fault(FaultKind::stop, 10s, just(1), 30s)};
+  const bool is_forgotten = GENERATE(false, true);
+  if (is_forgotten) {
+    // No message waits for the sleeper, and nobody remembers it.
+    options.scenario.faults.push_back(fault(FaultKind::partition, 10s, just(1), 29s));
+    options.node.membership.forget_dead_after = 10s;
+  }
+  std::size_t downloads = 0;
+  std::size_t refutations = 0;
+  FactWatch watch([&](const Simulator&, PeerNumber peer, const Fact& fact) {
+    if (peer != 1) return;
+    downloads += std::holds_alternative<CatchingUp>(fact) ? 1 : 0;
+    refutations += std::holds_alternative<SelfRefuted>(fact) ? 1 : 0;
+  });
+  Simulator world(options, idle_peers(options));
+  world.watch(watch);
+  world.run(Time(60s));
+  CHECK((refutations == 0) == is_forgotten);
+  CHECK(downloads == 1);
+  CHECK(world.peer(1).work->step() + 100 > world.peer(0).work->step());
 }
 
 // ---- Fairness ----

@@ -20,6 +20,7 @@
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "tests/consensus/mixing_lab.hpp"
+#include "tests/sim/ending.hpp"
 #include "tests/sim/lockstep_run.hpp"
 #include "tests/sim/worlds.hpp"
 
@@ -401,6 +402,26 @@ TEST_CASE("a slow peer that never waits ends its rounds in short generations too
     CHECK(counts.generations > 8);
     CHECK(counts.rounds == 2);
   }
+}
+
+TEST_CASE("a slow peer of a swarm with a common budget is not accused of unsound versions",
+          "[sim][mixing]") {
+  Simulator::Options options = world_of(4, 3000, Way::rounds_without_waiting);
+  options.node.mixing.period = 1;
+  // A round takes the slow peer 20 s. By then the others have made more steps than its versions may
+  // count for one step.
+  options.scenario.speeds = {{.peers = just(3), .factor = 0.001}};
+  options.scenario.faults = {fault(FaultKind::kill, 30s, just(2))};
+  Simulator world(options, learners(options));
+  std::vector<std::string> accusations;
+  FactWatch watch([&](const Simulator&, PeerNumber, const Fact& fact) {
+    const auto* unsound = std::get_if<UnsoundMessage>(&fact);
+    if (unsound != nullptr) accusations.push_back(unsound->why);
+  });
+  world.watch(watch);
+  world.run(Time(55s));
+  CHECK(accusations.empty());
+  CHECK(world.peer(3).node->as<MixingMode>()->counts().rounds > 0);
 }
 
 namespace {

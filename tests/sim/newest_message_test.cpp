@@ -1,9 +1,12 @@
-// Rounds that are shorter than the time a message spends on a link: either only the newest message
-// counts, or all messages do.
+// Which waiting transfers newer ones make useless. If rounds are shorter than the time a message
+// spends on a link, either only the newest message counts, or all messages do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdint>
+#include <set>
 
+#include "consensus/message/effects.hpp"
 #include "sim/virtual/simulator.hpp"
 #include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/worlds.hpp"
@@ -97,6 +100,47 @@ Outcome over_slow_links(const MixRule& rule) {
 }
 
 }  // namespace
+
+TEST_CASE("work of another generation makes waiting work useless and states and exchanges do not",
+          "[unit]") {
+  using enum TransferKind;
+  const auto transfer = [](TransferKind kind, std::uint64_t session) {
+    return Transfer{.to = PeerId{2}, .id = {PeerId{1}, session, 1, kind}, .payload = {}};
+  };
+  const std::set<TransferKind> work = {piece, probe, pass, mixing};
+  for (const TransferKind newer : {exchange, state, copy, piece, probe, pass, mixing}) {
+    for (const TransferKind waiting : {exchange, state, copy, piece, probe, pass, mixing}) {
+      INFO(static_cast<int>(newer) << " after " << static_cast<int>(waiting));
+      const bool are_work = work.contains(newer) && work.contains(waiting);
+      CHECK(supersedes(transfer(newer, 8), transfer(waiting, 7)) == are_work);
+      CHECK_FALSE(supersedes(transfer(newer, 7), transfer(waiting, 7)));
+      Transfer begun = transfer(waiting, 7);
+      begun.offset = 4;
+      CHECK_FALSE(supersedes(transfer(newer, 8), begun));
+    }
+  }
+}
+
+TEST_CASE("of messages of which the newest suffices one that waits gives way to the next",
+          "[unit]") {
+  for (const bool newer : {false, true}) {
+    for (const bool waiting : {false, true}) {
+      for (const std::uint64_t offset : {0, 4}) {
+        INFO(newer << " after " << waiting << ", offset " << offset);
+        const Transfer next{.to = PeerId{2},
+                            .id = mixing_id(PeerId{1}, 7, 2),
+                            .payload = {},
+                            .superseded_by_next = newer};
+        const Transfer old{.to = PeerId{2},
+                           .id = mixing_id(PeerId{1}, 7, 1),
+                           .payload = {},
+                           .offset = offset,
+                           .superseded_by_next = waiting};
+        CHECK(supersedes(next, old) == (newer && waiting && offset == 0));
+      }
+    }
+  }
+}
 
 TEST_CASE("who never waits hears what is a few rounds old however slow the links",
           "[sim][mixing]") {

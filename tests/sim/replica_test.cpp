@@ -11,8 +11,8 @@
 #include "peer/node/stage_replica.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/stand_ins.hpp"
+#include "tests/peer/tiny_learner.hpp"
 #include "tests/temporary_folder.hpp"
-#include "train/built_in_learner.hpp"
 #include "train/checkpoint/checkpoint.hpp"
 
 namespace gv {
@@ -34,16 +34,7 @@ Force force_of(float value) {
           .checksum = {1, 0, 0, 0, 0, 0, 0, 2}};
 }
 
-std::unique_ptr<Learner> adam_learner() {
-  const auto data = std::make_shared<DataSet>();
-  data->shape = {1, 1, 4};
-  data->classes = 2;
-  data->bytes = {1, 2, 3, 4, 5, 6, 7, 8};
-  data->scale = 1;
-  data->labels = {0, 1};
-  return built_in_learner(
-      {.model = mlp({4}, 2), .optimizer = {.kind = OptimizerKind::adam}, .batch = 2}, data);
-}
+std::unique_ptr<Learner> adam_learner() { return tiny_learner(OptimizerKind::adam); }
 
 }  // namespace
 

@@ -248,6 +248,121 @@ peers = "any"
   CHECK(fault_events.back().at <= Time(500s));
 }
 
+TEST_CASE("a rule that repeats often takes no faults from the rules after it") {
+  const std::string often = R"(
+[scenario]
+[[scenario.fault]]
+kind = "loss"
+for_s = 0.001
+every_s = 0.005
+probability = 0.01
+)";
+  const Scenario scenario = parsed(often + stops).scenario;
+  const auto fault_events = timeline(scenario, 8, 600s, Rng(3));
+  REQUIRE(fault_events.size() > 100000);
+  const auto stop = [](const FaultEvent& one) { return one.rule.kind == FaultKind::stop; };
+  CHECK(std::ranges::count_if(fault_events, stop) > 400);
+  CHECK(std::ranges::count_if(fault_events, stop) < 800);
+  CHECK_FALSE(mentions(problems_with_rules(scenario, 8, 300s, "f.toml"), "repeated"));
+  CHECK(mentions(problems_with_rules(scenario, 8, 600s, "f.toml"),
+                 "f.toml: scenario.fault[0]: would be repeated about 120000 times in 600 s"));
+}
+
+TEST_CASE("a wait beyond the range of times ends the repetitions") {
+  Scenario scenario;
+  scenario.faults = {{.kind = FaultKind::restart, .at = 1s, .every = Duration::max()}};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    CHECK(timeline(scenario, 8, 60s, Rng(seed)).size() == 1);
+  }
+}
+
+TEST_CASE("keys without an effect and faults that never begin are refused") {
+  const ParsedScenario read = parsed(R"(
+[scenario]
+[[scenario.fault]]
+kind = "kill"
+at_s = 50
+until_s = 10
+[[scenario.fault]]
+kind = "heal"
+peers = 1
+[[scenario.fault]]
+kind = "heal"
+for_s = 3
+[[scenario.fault]]
+kind = "restart"
+for_s = 2
+[[scenario.fault]]
+kind = "join"
+for_s = 2
+)");
+  INFO(all(read.problems));
+  CHECK(mentions(read.problems, "scenario.fault[0]: until_s is earlier than at_s"));
+  CHECK(mentions(read.problems, "scenario.fault[1].peers: has no effect here"));
+  CHECK(mentions(read.problems, "scenario.fault[2].for_s: has no effect here"));
+  CHECK(mentions(read.problems, "scenario.fault[3].for_s: has no effect here"));
+  CHECK(mentions(read.problems, "scenario.fault[4].for_s: has no effect here"));
+  CHECK(read.problems.size() == 5);
+}
+
+TEST_CASE("rules that name peers which do not exist are refused wherever they name them") {
+  const ParsedScenario read = parsed(R"(
+[scenario]
+[[scenario.speed]]
+peers = 40
+factor = 0.5
+[[scenario.link]]
+from = 41
+[[scenario.link]]
+to = "0,42"
+[[scenario.fault]]
+kind = "cut"
+peers = "0-3"
+to = "3-60"
+)");
+  REQUIRE(read.problems.empty());
+  const Problems problems = problems_with_rules(read.scenario, 4, 60s, "f.toml");
+  INFO(all(problems));
+  CHECK(mentions(problems, "f.toml: scenario.speed[0]: there is no peer 40 among 4"));
+  CHECK(mentions(problems, "f.toml: scenario.link[0]: there is no peer 41 among 4"));
+  CHECK(mentions(problems, "f.toml: scenario.link[1]: there is no peer 42 among 4"));
+  CHECK(mentions(problems, "f.toml: scenario.fault[0]: there is no peer 60 among 4"));
+  CHECK(problems.size() == 4);
+}
+
+TEST_CASE("the peers of random speeds and links are drawn once from the seed") {
+  const Scenario written = parsed(R"(
+[scenario]
+[[scenario.speed]]
+peers = "any 2"
+factor = 0.5
+[[scenario.link]]
+from = "any 3"
+to = "any 7"
+loss = 0.5
+)")
+                               .scenario;
+  const auto drawn_from = [&](std::uint64_t seed) {
+    Scenario scenario = written;
+    draw_rules(scenario, 8, seed);
+    return scenario;
+  };
+  const Scenario scenario = drawn_from(7);
+  std::size_t slow = 0;
+  std::size_t lossy = 0;
+  for (std::size_t peer = 0; peer < 8; ++peer) {
+    slow += scenario.speed_of(peer) == 0.5 ? 1 : 0;
+    for (std::size_t other = 0; other < 8; ++other) lossy += scenario.link(peer, other).loss > 0;
+  }
+  CHECK(slow == 2);
+  CHECK(lossy >= 3 * 7);
+  CHECK(to_toml(scenario) == to_toml(drawn_from(7)));
+  CHECK(to_toml(scenario) != to_toml(drawn_from(8)));
+  Scenario again = scenario;
+  draw_rules(again, 8, 9);  // What is drawn is not drawn again.
+  CHECK(to_toml(again) == to_toml(scenario));
+}
+
 TEST_CASE("a fault is told to people in a line") {
   const auto fault_events = timeline(parsed(R"(
 [scenario]

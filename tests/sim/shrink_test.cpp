@@ -52,12 +52,25 @@ TEST_CASE("rules go on naming peers that exist when a world gets smaller", "[sim
   world.config = settings_of_worlds();
   world.scenario = {.peers = 12, .work = WorkKind::time};
   world.scenario.faults = {fault(FaultKind::kill, Duration{}, {.ranges = {{1, 9}}})};
+  world.scenario.speeds = {{.peers = {.ranges = {{0, 8}}}, .factor = 0.5}};
+  world.scenario.links = {{.from = {.ranges = {{9, 9}}}}};
   REQUIRE(is_legal(world));
   const DrawnWorld small = shrink(world, is_legal, [](const DrawnWorld& candidate) {
-    return !candidate.scenario.faults.empty();
+    return !candidate.scenario.faults.empty() && !candidate.scenario.speeds.empty();
   });
   CHECK(small.scenario.peers == 2);
   CHECK(to_string(small.scenario.faults.at(0).peers) == "1");
+  CHECK(to_string(small.scenario.speeds.at(0).peers) == "0-1");
+  CHECK(small.scenario.links.empty());
+}
+
+TEST_CASE("no rule of a drawn pipeline names a peer that does not exist", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const DrawnWorld world = as_pipeline(draw_world(seed));
+    const Scenario& scenario = world.scenario;
+    INFO("seed " << seed << "\n" << to_toml(world));
+    CHECK(problems_with_rules(scenario, scenario.peers, scenario.until, "").empty());
+  }
 }
 
 }  // namespace gv

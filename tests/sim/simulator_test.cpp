@@ -456,4 +456,25 @@ TEST_CASE("one peer on a noiseless quadratic comes to its optimum at the rate of
   }
 }
 
+TEST_CASE("speeds and links of random peers are drawn from the seed of the world", "[sim]") {
+  std::set<std::size_t> drawn;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Simulator::Options options = small_world(5, seed);
+    options.scenario.speeds = {{.peers = {.any = 2}, .factor = 0.1}};
+    options.scenario.links = {every_link({.loss = 1})};
+    options.scenario.links.front().from = {.any = 4};
+    Simulator world(options, idle_peers(options));
+    world.run(Time(2s));
+    std::size_t slow = 0;
+    for (PeerNumber number = 0; number < world.size(); ++number) {
+      if (world.peer(number).speed != 0.1) continue;
+      ++slow;
+      drawn.insert(number);
+    }
+    CHECK(slow == 2);
+    CHECK(world.counts().lost > 0);
+  }
+  CHECK(drawn.size() == 5);
+}
+
 }  // namespace gv

@@ -59,7 +59,7 @@ const std::vector<Folder> layout = {
     {"net/",
      {"consensus/message/", "consensus/transfer/"},
      {"arpa/inet.h", "linux/tcp.h", "netdb.h", "netinet/", "asio", "zmq", "cereal/", "openssl/",
-      "sodium.h", "sys/", "fcntl.h", "unistd.h"},
+      "sodium.h", "sys/", "fcntl.h", "ifaddrs.h", "unistd.h"},
      false,
      true},
     {"peer/node/", {"consensus/", "peer/modes/", "train/learner/"}, {"fmt/"}, true},

@@ -2,11 +2,14 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <memory>
 #include <vector>
 
+#include "base/magnitude.hpp"
 #include "tests/train/drawn.hpp"
 #include "tests/train/dyadic.hpp"
 #include "tests/train/slope.hpp"
+#include "train/built_in_learner.hpp"
 #include "train/layers/layer.hpp"
 #include "train/layers/network.hpp"
 #include "train/model.hpp"
@@ -186,6 +189,83 @@ TEST_CASE("statistics inside other layers are found and go with their stage") {
   const ModelPlan plan = plan_of(spec, {1, 2, 2});
   CHECK(statistics_of(plan) == std::vector<Range>{{8, 12}, {16, 20}, {24, 28}});
   CHECK(statistics_of(slice(plan, 2, 3)) == std::vector<Range>{{4, 8}});
+}
+
+/// Samples of three values around `mean`, and a model that begins with a batch norm of them.
+std::shared_ptr<const DataSet> around(float mean) {
+  auto data = std::make_shared<DataSet>();
+  data->shape = {3, 1, 1};
+  data->classes = 2;
+  Rng rng(5);
+  for (int i = 0; i < 64; ++i) {
+    for (int k = 0; k < 3; ++k) data->floats.push_back(mean + static_cast<float>(rng.normal()));
+    data->labels.push_back(i % 2);
+  }
+  return data;
+}
+const TrainerSpec normalised{
+    .model = {.layers = {batch_norm, {.kind = LayerKind::dense, .units = 2}}},
+    .schedule = {.learning_rate = 0.01},
+    .batch = 16,
+    .steps = 1000};
+/// The layout of its first stage, and of the whole model: gains, biases, means and mean squares.
+constexpr std::size_t mean_at = 6;
+constexpr std::size_t square_at = 9;
+
+TEST_CASE("running statistics of large inputs are not held like parameters") {
+  const auto learner = built_in_learner(normalised, around(100));
+  std::vector<float> gradient(learner->layout().size());
+  SECTION("after updates") {
+    for (int i = 0; i < 200; ++i) {
+      learner->gradient(16, gradient);
+      learner->update(gradient);
+    }
+  }
+  SECTION("after own steps that are held") {
+    learner->hold_steps(true);
+    learner->run_steps(200);
+    CHECK(learner->parameter_bound() == largest_gradient);
+  }
+  CHECK(learner->held() == 0);
+  for (std::size_t c = 0; c < 3; ++c) {
+    CHECK(learner->parameters()[mean_at + c] == Approx(100).epsilon(0.01));
+    CHECK(learner->parameters()[square_at + c] == Approx(10000).epsilon(0.02));
+  }
+}
+
+TEST_CASE("running statistics of large inputs are not held in a stage") {
+  const auto stages = built_in_stage_learner({.trainer = normalised, .ends = {1, 2}}, around(100));
+  stages->take_up(0);
+  std::vector<float> gradient(stages->layout(0).size());
+  for (std::size_t c = 0; c < 3; ++c) gradient[square_at + c] = -2000;
+  for (int i = 0; i < 50; ++i) stages->update(0, gradient, 1);
+  CHECK(stages->held() == 0);
+  CHECK(stages->parameters(0)[square_at] == Approx(10001));
+  // What another member has sent stays within a bound that keeps the arithmetic finite.
+  stages->set(0, std::vector<float>(gradient.size(), 0x1p100F));
+  CHECK(stages->held() == 1);
+  CHECK(largest_magnitude(stages->parameters(0).first(mean_at)) == 1000);
+  CHECK(largest_magnitude(stages->parameters(0)) == largest_gradient);
+}
+
+TEST_CASE("absurd statistics of another peer are held and the outputs stay finite") {
+  const auto data = around(1);
+  const auto learner = built_in_learner(normalised, data, data);
+  const float bound = 1000 * std::max(1.0F, largest_magnitude(learner->parameters()));
+  const auto change = [&](float statistic, float parameter) {
+    learner->change_by_others([&](std::span<float> x) {
+      std::ranges::fill(x, parameter);
+      std::fill_n(x.begin() + mean_at, 6, statistic);
+    });
+  };
+  change(0x1p100F, 1);
+  CHECK(learner->held() == 1);
+  CHECK(learner->parameters()[mean_at] == largest_gradient);
+  CHECK(std::isfinite(learner->tunable()->validation_loss()));
+  change(1, -0x1p100F);
+  CHECK(learner->held() == 2);
+  CHECK(learner->parameters()[0] == -bound);
+  CHECK(learner->parameters()[square_at] == 1);
 }
 
 }  // namespace gv

@@ -148,6 +148,20 @@ TEST_CASE("csv rows are features and targets", "[unit]") {
   CHECK(loaded.data->targets == std::vector<float>{2.5f, -3, 5, 6});
 }
 
+TEST_CASE("csv values with a large mean keep the digits in which they differ", "[unit]") {
+  const DataFolder folder;
+  // As floats all three would be 2e9.
+  const auto file = folder.write("f.csv", "2000000001,0\n2000000002,1\n1999999999.5,0\n");
+  const LoadedDataSet loaded = read_csv(file, 0, {.mean = 2e9, .deviation = 0.5});
+  REQUIRE(said(loaded).empty());
+  CHECK(loaded.data->floats == std::vector<float>{2, 4, -1});
+  const LoadedDataSet targets = read_csv(file, 1, {.mean = 2e9, .deviation = 0.5});
+  REQUIRE(said(targets).empty());
+  CHECK(targets.data->targets == std::vector<float>{0, 1, 0});
+  CHECK_THAT(said(read_csv(folder.write("g.csv", "1,0\n1e38,0\n"), 0, {.deviation = 0.01})),
+             Contains("g.csv:2: ") && Contains("too large for a float"));
+}
+
 TEST_CASE("bad csv rows are refused by line and reason", "[unit]") {
   const DataFolder folder;
   const auto refuses = [&](const std::string& content, const std::string& line,

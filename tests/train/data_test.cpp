@@ -220,6 +220,23 @@ TEST_CASE("a small alpha and few labels make unlike shards", "[unit]") {
   CHECK(skew_of({.kind = PartitionKind::by_label, .labels_per_peer = 2}) > 0.4);
 }
 
+TEST_CASE("pieces that cross from label to label give a peer more labels than pieces", "[unit]") {
+  // As docs/configuration.md says: 12 pieces of 10 equally frequent labels.
+  const auto data = numbered(1200, 10);
+  std::set<std::size_t> counts;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const PartitionSpec spec{.kind = PartitionKind::by_label, .labels_per_peer = 3};
+    for (const auto& shard : partition(spec, *data, 4, Rng(seed))) {
+      std::set<std::int32_t> labels;
+      for (const std::uint32_t index : shard) labels.insert(data->labels[index]);
+      counts.insert(labels.size());
+    }
+  }
+  CHECK(*counts.begin() >= 3);
+  CHECK(*counts.rbegin() > 3);
+  CHECK(*counts.rbegin() <= 6);
+}
+
 TEST_CASE("a piece of labels holds few of them", "[unit]") {
   // There are 20 pieces of 50 samples from 10 labels with 100 samples each, so every piece has a
   // single label.

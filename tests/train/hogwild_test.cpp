@@ -75,6 +75,20 @@ TEST_CASE("one worker at a time makes the steps of plain SGD bit for bit") {
   CHECK(shared->optimizer_state().updates == serial->optimizer_state().updates);
 }
 
+TEST_CASE("steps at once follow a weight decay that a population has changed") {
+  const auto serial = built_in_learner(spec_of(mlp({12}, 4), 1), blobs(), blobs());
+  const auto shared =
+      built_in_learner(spec_of(mlp({12}, 4), 3), blobs(), blobs(), one_after_the_other);
+  for (const auto& learner : {serial.get(), shared.get()}) {
+    learner->run_steps(5);
+    Hyperparameters changed = learner->tunable()->hyperparameters();
+    changed.weight_decay = 0.1;
+    learner->tunable()->set_hyperparameters(changed);
+    learner->run_steps(20);
+  }
+  CHECK(std::ranges::equal(shared->parameters(), serial->parameters()));
+}
+
 TEST_CASE("the budget ends for steps at once as for others") {
   const auto shared = built_in_learner(spec_of(mlp({12}, 4), 3), blobs(), nullptr, at_once);
   shared->run_steps(990);

@@ -376,4 +376,27 @@ TEST_CASE("tensors fit a model by name in any order or by order under other name
   CHECK(!fit_to(layout, {transposed, bias}).problem.empty());
 }
 
+TEST_CASE("the statistics of a batch norm of PyTorch become ours", "[unit]") {
+  Layout layout;
+  for (const char* name : {"norm1.gain", "norm1.bias", "norm1.mean", "norm1.square"}) {
+    layout.add(name, {2});
+  }
+  const auto tensor = [](const char* name, std::vector<float> values) {
+    return Tensor{.name = name, .shape = {values.size()}, .values = values};
+  };
+  const std::vector<Tensor> torch = {tensor("1.weight", {1, 2}),
+                                     tensor("1.bias", {3, 4}),
+                                     tensor("1.running_mean", {5, -6}),
+                                     tensor("1.running_var", {0.5F, 2}),
+                                     {.name = "1.num_batches_tracked", .shape = {}, .values = {9}}};
+  const LayoutFit fit = fit_to(layout, torch);
+  CHECK(fit.problem.empty());
+  CHECK(fit.parameters == std::vector<float>{1, 2, 3, 4, 5, -6, 25.5F, 38});
+  CHECK(fit.names.size() == 4);
+  // A model of ours keeps its mean squares.
+  const std::vector<Tensor> own = {tensor("norm1.square", {0.5F, 2}), tensor("norm1.mean", {5, -6}),
+                                   tensor("norm1.bias", {3, 4}), tensor("norm1.gain", {1, 2})};
+  CHECK(fit_to(layout, own).parameters == std::vector<float>{1, 2, 3, 4, 5, -6, 0.5F, 2});
+}
+
 }  // namespace gv

@@ -176,6 +176,8 @@ TEST_CASE("csv samples in files are those in memory", "[unit]") {
     CHECK(said(open_csv(file, targets, small_blocks)) == said(read_csv(file, targets)));
   } else {
     check_same(open_csv(file, targets, small_blocks), read_csv(file, targets));
+    const InputScale scale{.mean = 1e9, .deviation = 3};
+    check_same(open_csv(file, targets, small_blocks, scale), read_csv(file, targets, scale));
   }
 }
 

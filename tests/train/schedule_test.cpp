@@ -86,6 +86,22 @@ TEST_CASE("a cosine falls from the end of warm-up to its final fraction", "[unit
   CHECK(learning_rate(spec, 1, 200, total) == near(0.2));
 }
 
+TEST_CASE("the rate of a slow peer in warm-up falls with the progress of its swarm", "[unit]") {
+  ScheduleSpec spec{.kind = ScheduleKind::cosine,
+                    .learning_rate = 2,
+                    .warmup_steps = 10,
+                    .step_at = {40, 80},
+                    .step_factor = 0.5,
+                    .final_fraction = 0.1};
+  // The peer has made 5 steps of warm-up when the swarm is at the middle of the cosine, and 9 when
+  // it is at its end.
+  CHECK(learning_rate_at(spec, 1, 4, 60, 111) == near(2 * 0.5 * 0.55));
+  CHECK(learning_rate_at(spec, 1, 8, 110, 111) == near(2 * 0.9 * 0.1));
+  spec.kind = ScheduleKind::step;
+  CHECK(learning_rate_at(spec, 1, 4, 60, 111) == near(2 * 0.5 * 0.5));
+  CHECK(learning_rate_at(spec, 1, 8, 110, 111) == near(2 * 0.9 * 0.25));
+}
+
 TEST_CASE("a cosine over hardly any steps divides by nothing", "[unit]") {
   for (const std::uint64_t total : {0, 1, 2, 5, 6}) {
     const ScheduleSpec spec{

@@ -79,7 +79,12 @@ std::optional<Problem> CsvRows::add(std::string_view line, DataSet& data) {
                                                         ", or set data.csv_targets for regression");
   }
   for (std::size_t i = 0; i < features(); ++i) {
-    data.floats.push_back(static_cast<float>(row.values[i]));
+    const double value = (row.values[i] - scale_.mean) / scale_.deviation;
+    if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
+      return refuse("a field less data.mean and divided by data.deviation is too large for a float",
+                    "choose mean and deviation that bring the features near to 1");
+    }
+    data.floats.push_back(static_cast<float>(value));
   }
   if (targets_ == 0) {
     data.labels.push_back(static_cast<std::int32_t>(row.values.back()));

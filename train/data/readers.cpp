@@ -207,7 +207,7 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files) {
   return loaded;
 }
 
-LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
+LoadedDataSet read_csv(const std::string& file, std::size_t targets, InputScale scale) {
   LoadedDataSet loaded;
   const auto bytes = read_whole(file, loaded.problems);
   if (!bytes) return loaded;
@@ -216,7 +216,7 @@ LoadedDataSet read_csv(const std::string& file, std::size_t targets) {
   // Spreadsheets begin files with a byte order mark, which would make a first sample look like a
   // heading.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  CsvRows rows(targets);
+  CsvRows rows(targets, scale);
   while (!text.empty() && loaded.problems.size() < csv_problems_max) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     if (auto problem = rows.add(text.substr(0, end), *data)) {

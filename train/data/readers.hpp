@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/problems.hpp"
+#include "train/data/csv_rows.hpp"
 #include "train/data_set.hpp"
 
 namespace gv {
@@ -34,8 +35,8 @@ LoadedDataSet read_cifar10(const std::vector<std::string>& files);
 
 /// Reads comma-separated numbers, one sample in each line, with or without a line of headings. If
 /// `targets` is 0, the last column is a label (a whole number from 0), otherwise the last `targets`
-/// columns are targets.
-LoadedDataSet read_csv(const std::string& file, std::size_t targets);
+/// columns are targets. `scale` is applied to the other columns.
+LoadedDataSet read_csv(const std::string& file, std::size_t targets, InputScale scale = {});
 
 /// Sets the fields that are the same in all data sets made of text windows of `context` bytes.
 void describe_text(std::size_t context, DataSet& data);

@@ -230,6 +230,7 @@ struct CsvIndex {
   };
 
   std::size_t targets = 0;
+  InputScale scale;
   std::size_t width = 0;
   std::size_t samples = 0;
   std::size_t block_samples = 0;
@@ -248,7 +249,7 @@ class CsvBlocks final : public SampleBlocks {
     const auto [offset, line] = index_.blocks[number];
     const bool is_last = number + 1 == index_.blocks.size();
     InputLines lines(*file_, offset, is_last ? file_->size() : index_.blocks[number + 1].offset);
-    CsvRows rows(index_.targets, index_.width, line);
+    CsvRows rows(index_.targets, index_.scale, index_.width, line);
     auto data = std::make_shared<DataSet>();
     const auto here = [&] { return file_->path() + ":" + std::to_string(rows.number()); };
     while (const auto text = lines.next()) {
@@ -277,11 +278,11 @@ class CsvBlocks final : public SampleBlocks {
 };
 
 /// Reads and checks all lines of a CSV file, and notes where each block begins.
-CsvIndex index_csv(const InputFile& file, std::size_t targets, std::size_t block_bytes,
-                   Problems& problems) {
-  CsvIndex index{.targets = targets, .blocks = {}};
+CsvIndex index_csv(const InputFile& file, std::size_t targets, InputScale scale,
+                   std::size_t block_bytes, Problems& problems) {
+  CsvIndex index{.targets = targets, .scale = scale, .blocks = {}};
   InputLines lines(file, 0, file.size());
-  CsvRows rows(targets);
+  CsvRows rows(targets, scale);
   DataSet row;
   while (problems.size() < csv_problems_max) {
     const auto line = lines.next();
@@ -371,14 +372,15 @@ LoadedDataSet open_cifar10(const std::vector<std::string>& files, std::size_t bl
   return loaded;
 }
 
-LoadedDataSet open_csv(const std::string& file, std::size_t targets, std::size_t block_bytes) {
+LoadedDataSet open_csv(const std::string& file, std::size_t targets, std::size_t block_bytes,
+                       InputScale scale) {
   LoadedDataSet loaded;
   const File opened = InputFile::open(file, loaded.problems);
   if (!opened) return loaded;
-  CsvIndex index = index_csv(*opened, targets, block_bytes, loaded.problems);
+  CsvIndex index = index_csv(*opened, targets, scale, block_bytes, loaded.problems);
   if (!loaded.problems.empty()) return loaded;
   loaded.data = std::make_shared<DataSet>();
-  CsvRows(targets, index.width, 1).describe(*loaded.data);
+  CsvRows(targets, scale, index.width, 1).describe(*loaded.data);
   loaded.data->classes = index.classes;
   loaded.data->blocks = std::make_shared<CsvBlocks>(opened, std::move(index));
   return loaded;

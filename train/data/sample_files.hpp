@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "train/data/csv_rows.hpp"
 #include "train/data/sample_blocks.hpp"
 #include "train/data_set.hpp"
 
@@ -26,7 +27,7 @@ LoadedDataSet open_cifar10(const std::vector<std::string>& files,
 /// Reads and checks the whole file now, because lines differ in length. Keeps only the offset at
 /// which each block begins.
 LoadedDataSet open_csv(const std::string& file, std::size_t targets,
-                       std::size_t block_bytes = data_block_bytes);
+                       std::size_t block_bytes = data_block_bytes, InputScale scale = {});
 
 /// Reads only the lengths now. The samples come from whole files (TextPart::whole).
 LoadedDataSet open_text(const std::vector<std::string>& files, std::size_t context,

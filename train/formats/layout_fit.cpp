@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "base/printable.hpp"
 
@@ -17,10 +18,21 @@ std::string described(const std::string& name, const std::vector<std::size_t>& s
   return text + ")";
 }
 
+/// PyTorch's batch norm has the variance where ours has the mean square, which peers can average.
+/// `mean` and `values` are of the same channels.
+void add_squares(std::span<const float> mean, std::span<float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += mean[i] * mean[i];
+}
+
 }  // namespace
 
-LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& tensors) {
+LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& all) {
   LayoutFit fit;
+  // The number of batches that PyTorch's batch norm has seen is no parameter.
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& tensor : all) {
+    if (!tensor.name.ends_with("num_batches_tracked")) tensors.push_back(&tensor);
+  }
   const auto& slots = layout.slots();
   if (tensors.size() != slots.size()) {
     fit.problem = "it has " + std::to_string(tensors.size()) + " tensors, the model has " +
@@ -33,17 +45,21 @@ LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& tensors) {
   const bool by_name = std::ranges::all_of(
       slots, [&](const TensorSlot& slot) { return tensor_of(slot) != tensors.end(); });
   fit.parameters.resize(layout.size());
+  const std::span<float> parameters(fit.parameters);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const TensorSlot& slot = slots[i];
-    const Tensor& tensor = by_name ? *tensor_of(slot) : tensors[i];
+    const Tensor& tensor = by_name ? **tensor_of(slot) : *tensors[i];
     if (tensor.shape != slot.shape) {
       fit.problem = "its tensor " + described(tensor.name, tensor.shape) +
                     " is not of the shape of the model's " + described(slot.name, slot.shape);
       return fit;
     }
     fit.names.emplace_back(tensor.name, slot.name);
-    std::ranges::copy(tensor.values,
-                      fit.parameters.begin() + static_cast<std::ptrdiff_t>(slot.offset));
+    const std::span<float> own = parameters.subspan(slot.offset, slot.size);
+    std::ranges::copy(tensor.values, own.begin());
+    if (slot.name.ends_with(".square") && tensor.name.ends_with("running_var")) {
+      add_squares(parameters.subspan(slots[i - 1].offset, slot.size), own);
+    }
   }
   return fit;
 }

@@ -139,7 +139,8 @@ class Learner {
   /// step. Without this rule, a model that others have made large could grow further by its own
   /// steps, and the next change by others could then make it larger still.
   virtual void hold_steps(bool /*always*/) {}
-  /// The bound while hold_steps() is on. Infinite for a learner without a bound.
+  /// The bound of all values of the model while hold_steps() is on. Infinite for a learner without
+  /// a bound.
   virtual float parameter_bound() const { return std::numeric_limits<float>::infinity(); }
 
   /// Makes local steps of `samples` samples each, starting from the present model (the anchor), and

@@ -1,12 +1,19 @@
 // Push-sum: each peer sends equal parts of its numerator and weight, and adds the arriving parts.
+#include <algorithm>
+#include <span>
+
 #include "consensus/mixing/mix_step.hpp"
 #include "consensus/mixing/vector_steps.hpp"
 
 namespace gv::rules {
 namespace {
 
-/// A peer that does not wait sends only while its weight is at least this fraction of its share.
+/// A peer that does not wait sends only while its weight is at least this fraction of its share. A
+/// peer that waits for old messages alone keeps this weight.
 constexpr double least_weight = 1.0 / 8;
+/// The fraction of its weight that a peer sends its neighbours although it has little left. A much
+/// smaller part would be lost when it is added to a numerator in single precision.
+constexpr double tiny_fraction = 0x1p-14;
 
 /// SGP (Assran 2019), or overlap SGP if staleness is allowed. The model is numerator / weight.
 /// Local steps change the numerator by our share times the change of the model.
@@ -36,9 +43,15 @@ class PushSum : public MixStep<Real> {
   /// Sends our parts, except when peers do not wait and we have little weight left. A fast peer
   /// would otherwise give away nearly all of its weight before the next message arrives. Its local
   /// steps and rounding errors, which are divided by its weight, would then grow without bound.
+  /// With bounded staleness, neighbours wait for each message, so its part is small instead.
   void write(Peer& peer, Draft& draft, std::span<Real>) override {
-    if (!is_in_step(peer.rule) && peer.weight < least_weight * peer.share) return;
+    const double least = least_weight * peer.share;
+    if (!is_in_step(peer.rule) && peer.weight < least) return;
     const std::size_t parts = peer.plan->turn(peer.rank, draft.round).out.size() + 1;
+    const bool may_run_ahead = is_in_step(peer.rule) && peer.rule.staleness > 0;
+    if (may_run_ahead && parts > 1 && peer.weight < least * static_cast<double>(parts)) {
+      return write_less(peer, draft, least);
+    }
     for (Real& value : numerator_) value /= static_cast<Real>(parts);
     peer.weight /= static_cast<double>(parts);
     draft.words.push_back(numerator_);
@@ -59,6 +72,20 @@ class PushSum : public MixStep<Real> {
   }
 
  private:
+  /// Sends equal parts of the weight above `least`, but at least a tiny part.
+  void write_less(Peer& peer, Draft& draft, double least) {
+    const auto out = static_cast<double>(peer.plan->turn(peer.rank, draft.round).out.size());
+    const double weight = peer.weight;
+    const double fraction = std::max(1 - least / weight, tiny_fraction) / out;
+    Vector part(numerator_.size(), 0);
+    add<Real>(part, numerator_, fraction);
+    const std::span<const Real> word = part;
+    peer.weight = fraction * weight;
+    draft.messages = peer.to_all(draft.round, {&word, 1}, draft.count);
+    add<Real>(numerator_, part, -out);
+    peer.weight = weight - out * peer.weight;
+  }
+
   /// Our weight times the model. While local steps run, it is smaller by share * model.
   Vector numerator_;
 };

@@ -1,0 +1,184 @@
+// Writes the settings of a plan into its config, and checks the result.
+#include "cli/split_report_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "base/overloaded.hpp"
+#include "peer/config/config.hpp"
+#include "peer/config/setting_builders.hpp"
+#include "peer/config/toml.hpp"
+
+namespace gv {
+namespace {
+
+std::string toml_of(const TomlValue& value);
+
+std::string inline_table(const TomlTable& table) {
+  std::vector<std::string> entries;
+  for (const auto& [key, value] : table) {
+    entries.push_back(settings::shown(key) + " = " + toml_of(value));
+  }
+  return fmt::format("{{ {} }}", fmt::join(entries, ", "));
+}
+
+/// The value on one line, as TOML. No setting is a date.
+std::string toml_of(const TomlValue& value) {
+  return std::visit(Overloaded{[](const TomlOther&) { return std::string("\"\""); },
+                               [](const TomlTable& table) { return inline_table(table); },
+                               [](const TomlList& list) {
+                                 std::vector<std::string> items;
+                                 for (const TomlValue& item : list) items.push_back(toml_of(item));
+                                 return fmt::format("[{}]", fmt::join(items, ", "));
+                               },
+                               [](const auto& plain) { return settings::shown(plain); }},
+                    value.data);
+}
+
+/// The table as the text of a config, with a section for each table in it.
+std::string text_of(const TomlTable& root) {
+  std::string text;
+  for (const auto& [key, value] : root) {
+    const auto* table = std::get_if<TomlTable>(&value.data);
+    if (table == nullptr) text = key + " = " + toml_of(value) + "\n" + text;
+    if (table == nullptr) continue;
+    text += "[" + key + "]\n";
+    for (const auto& [name, own] : *table) text += name + " = " + toml_of(own) + "\n";
+  }
+  return text;
+}
+
+TomlTable table_of(const std::string& text) {
+  Problems problems;
+  return read_toml(text, "", problems);
+}
+
+void merge(TomlTable& into, const TomlTable& from) {
+  for (const auto& [key, value] : from) {
+    const auto* table = std::get_if<TomlTable>(&value.data);
+    auto* known = into.contains(key) ? std::get_if<TomlTable>(&into[key].data) : nullptr;
+    // A table of pins is replaced as a whole.
+    if (table != nullptr && known != nullptr && key != "pins") {
+      merge(*known, *table);
+    } else {
+      into[key] = value;
+    }
+  }
+}
+
+/// Removes the setting, such as "pipeline.memory_mb". Returns false if it is not in the table.
+bool erase(TomlTable& table, const std::string& setting) {
+  const std::size_t dot = setting.find('.');
+  if (dot == std::string::npos) return table.erase(setting) > 0;
+  const auto section = table.find(setting.substr(0, dot));
+  auto* inner = section == table.end() ? nullptr : std::get_if<TomlTable>(&section->second.data);
+  return inner != nullptr && erase(*inner, setting.substr(dot + 1));
+}
+
+/// The setting in the place "configs/a.toml:12: train.batch".
+std::string setting_of(const Problem& problem) {
+  const std::size_t at = problem.place.rfind(": ");
+  return at == std::string::npos ? problem.place : problem.place.substr(at + 2);
+}
+
+/// True if a stage has replicas of different speeds.
+bool has_unlike_replicas(const SplitPlan& plan) {
+  return std::ranges::any_of(plan.layers, [&](const PlannedLayer& layer) {
+    const SplitGroup& group = plan.groups[layer.state.group];
+    return layer.state.ways < group.size() && group.speeds.front() != group.speeds.back();
+  });
+}
+
+std::string pipeline_settings(const SplitReport& report, const SplitPlan& plan, std::size_t peers) {
+  std::vector<std::size_t> ends;
+  for (const SplitStage& stage : plan.stages) ends.push_back(report.pieces[stage.last - 1].end);
+  std::string text = fmt::format(
+      "[run]\nmode = \"pipeline\"\npeers = {}\n[train]\nbatch = {}\n[pipeline]\nends = [{}]\n"
+      "micro_batches = {}\n",
+      peers, report.question.samples / plan.micro_batches, fmt::join(ends, ", "),
+      plan.micro_batches);
+  // The config may ask for larger groups than this plan has.
+  if (plan.group > 1 || report.group > 1) text += fmt::format("group = {}\n", plan.group);
+  // Peers outside the file may be pinned to stages that this plan does not have. Drop those pins.
+  NamedPins pins = report.pins;
+  std::erase_if(pins, [&](const auto& pin) { return pin.second >= plan.stages.size(); });
+  if (!pins.empty()) text += fmt::format("pins = {}\n", settings::shown(pins));
+  // Plans are made for passes in this order.
+  const bool keeps_order =
+      report.schedule == PipelineKind::one_f_one_b || report.schedule == PipelineKind::zero_bubble;
+  if (!keeps_order) text += "schedule = \"1f1b\"\n";
+  // With the default router, replicas of different speeds would get equally many micro-batches.
+  if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
+  return text;
+}
+
+std::string settings_text(const SplitReport& report, const SplitPlan& plan) {
+  std::size_t peers = 0;
+  for (std::size_t i = 0; i < report.question.site.peers.size(); ++i) {
+    if (plan.uses(i)) ++peers;
+  }
+  if (plan.group > 0) return pipeline_settings(report, plan, peers);
+  const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {
+    return layer.state.kind == SplitKind::factors;
+  });
+  // Rounded up, because every peer takes equally many samples on average.
+  return fmt::format("[run]\nmode = \"allreduce\"\npeers = {}\n[train]\nbatch = {}\n{}", peers,
+                     (report.question.samples + peers - 1) / peers,
+                     factors ? "[allreduce]\nsufficient_factors = true\n" : "");
+}
+
+TomlTable merged(const SplitReport& report, const PlannedSettings& settings) {
+  TomlTable table = table_of(report.config_text);
+  merge(table, table_of(settings.text));
+  for (const std::string& setting : settings.removed) erase(table, setting);
+  return table;
+}
+
+/// The settings without the router, for configs that refuse it.
+PlannedSettings without_router(PlannedSettings settings) {
+  const std::string line = "router = \"throughput\"\n";
+  const std::size_t at = settings.text.find(line);
+  if (at != std::string::npos) settings.text.erase(at, line.size());
+  return settings;
+}
+
+}  // namespace
+
+std::string config_with(const SplitReport& report, const PlannedSettings& settings) {
+  return text_of(merged(report, settings));
+}
+
+PlannedSettings planned_settings(const SplitReport& report, const SplitPlan& plan) {
+  const auto refusals = [&](const PlannedSettings& settings) {
+    return parse_config_text(config_with(report, settings), report.config).problems;
+  };
+  PlannedSettings best{.text = settings_text(report, plan), .removed = {}, .problems = {}};
+  best.problems = refusals(best);
+  const TomlTable own = table_of(best.text);
+  for (bool improved = true; improved && !best.problems.empty();) {
+    improved = false;
+    for (const Problem& problem : best.problems) {
+      const std::string setting = setting_of(problem);
+      PlannedSettings next = best;
+      if (setting == "pipeline.router") {
+        next = without_router(std::move(next));
+      } else {
+        TomlTable unchanged = own;
+        // The plan does not work without its own settings.
+        if (erase(unchanged, setting)) continue;
+        next.removed.push_back(setting);
+      }
+      next.problems = refusals(next);
+      if (next.problems.size() >= best.problems.size()) continue;
+      best = std::move(next);
+      improved = true;
+      break;
+    }
+  }
+  return best;
+}
+
+}  // namespace gv
