@@ -69,19 +69,34 @@ void merge(TomlTable& into, const TomlTable& from) {
   }
 }
 
+/// The value with this name, or the item in the place "layers[6]" of the list with this name; null
+/// if there is none.
+TomlValue* find(TomlTable& table, const std::string& name) {
+  const std::size_t bracket = name.find('[');
+  const auto found = table.find(name.substr(0, bracket));
+  if (found == table.end() || bracket == std::string::npos) {
+    return found == table.end() ? nullptr : &found->second;
+  }
+  auto* list = std::get_if<TomlList>(&found->second.data);
+  const std::size_t item = std::stoul(name.substr(bracket + 1));
+  return list == nullptr || item >= list->size() ? nullptr : &(*list)[item];
+}
+
 /// Removes the setting, such as "pipeline.memory_mb". Returns false if it is not in the table.
 bool erase(TomlTable& table, const std::string& setting) {
   const std::size_t dot = setting.find('.');
   if (dot == std::string::npos) return table.erase(setting) > 0;
-  const auto section = table.find(setting.substr(0, dot));
-  auto* inner = section == table.end() ? nullptr : std::get_if<TomlTable>(&section->second.data);
+  TomlValue* section = find(table, setting.substr(0, dot));
+  auto* inner = section == nullptr ? nullptr : std::get_if<TomlTable>(&section->data);
   return inner != nullptr && erase(*inner, setting.substr(dot + 1));
 }
 
-/// The setting in the place "configs/a.toml:12: train.batch".
+/// The setting in the place "configs/a.toml:12: train.batch". What a plan cannot have of a layer is
+/// the way in which the layer is split.
 std::string setting_of(const Problem& problem) {
   const std::size_t at = problem.place.rfind(": ");
-  return at == std::string::npos ? problem.place : problem.place.substr(at + 2);
+  const std::string place = at == std::string::npos ? problem.place : problem.place.substr(at + 2);
+  return place.ends_with(']') ? place + ".split" : place;
 }
 
 /// True if a stage has replicas of different speeds.
