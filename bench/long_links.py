@@ -48,13 +48,13 @@ DEVICE = "long0"
 class Ends:
     """Two namespaces, 10.79.0.1 and 10.79.0.2, and the link between them; gone when the block ends."""
 
+    count = 2
+
     def __init__(self, program, round_trip, mbit, seconds, buffers_mib=0, loss=0):
         self.names = [f"gvl{os.getpid()}e{end}" for end in (0, 1)]
         self.link = [program, *self.names, DEVICE, str(round_trip / 2), str(mbit), str(seconds), str(loss)]
         self.buffers_mib = buffers_mib
         self.process = None
-
-    count = 2
 
     def name(self, end):
         return self.names[end]

@@ -15,8 +15,9 @@ namespace gv {
 /// Ends the running command with this exit code. May only be called in callbacks of the parser.
 [[noreturn]] void exit_with(int code);
 
-/// Say why the text of an option is no port (0 to 65535) or no whole number from 0 on; empty if it
-/// is one. For CLI::Option::check(): the parser itself takes -1 for a very large number.
+/// Each says why the text of an option is not a port (0 to 65535) or not a whole number from 0 on.
+/// Empty if it is one. They are for CLI::Option::check(), because the parser itself takes -1 for a
+/// very large number.
 std::string not_a_port(const std::string& text);
 std::string not_a_whole_number(const std::string& text);
 

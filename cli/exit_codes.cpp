@@ -47,7 +47,8 @@ constexpr std::array exit_code_texts{
         exit_interrupted, "a peer was stopped at once by a second Ctrl-C or SIGTERM",
         "The peer has neither saved its model nor told the other peers that it leaves. They "
         "find that out after a moment and train on. What it has learned since its last "
-        "checkpoint is lost. Of `launch`: its peers were stopped before training began.",
+        "checkpoint is lost. If `launch` ends so, its peers were "
+        "stopped before training began.",
         "Start the peer again with --resume. Press Ctrl-C only once to let it save."},
 };
 

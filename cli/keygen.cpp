@@ -36,7 +36,9 @@ int keygen(const std::string& file, const std::string& name) {
              file);
   say(stdout, fmt::format("{} {}\n", name, to_text(pair.public_key)));
   if (std::ferror(stdout) == 0) return exit_clean;
-  fmt::print(stderr, "that line could not be written; grapevine keygen {} shows it again\n", file);
+  fmt::print(stderr,
+             "that line could not be written; grapevine keygen {} --name {} shows it again\n", file,
+             name);
   return exit_failed;
 }
 

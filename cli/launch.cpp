@@ -50,9 +50,9 @@ void add_launch(CLI::App& app, const std::vector<std::string>& program) {
                       "--resume the config of that run");
   auto* peers = command
                     ->add_option("-n,--peers", options->peers,
-                                 "Number of peers; default: as the config's run.peers says, which "
-                                 "is 4 without it")
-                    ->check(CLI::Range(1, 256));
+                                 "Number of peers; default: the config's run.peers, which is 4 "
+                                 "unless it is set")
+                    ->check(CLI::Range(std::size_t{1}, launched_peers_max));
   command->add_option("--folder", *folder, "The run's folder; default: a new one");
   command->add_flag("--resume", options->resume,
                     "Go on with the run in --folder, with as many peers unless -n is given");

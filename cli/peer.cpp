@@ -1,9 +1,11 @@
 // `grapevine peer`: turns arguments and files into a running peer.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstddef>
 #include <memory>
 
 #include "cli/commands.hpp"
+#include "peer/config/config.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/host.hpp"
 #include "peer/host/peer_arguments.hpp"
@@ -88,7 +90,7 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
       ->add_option("--wait-for", arguments->host.wait_for,
                    "Begin when this many peers are there, or after run.wait_max_s of the config")
       ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(std::size_t{1}, run_peers_max));
   command->add_flag("--resume", arguments->host.resume,
                     "Go on from the newest checkpoint in the folder");
   command->add_flag("--quiet", arguments->host.quiet, "No progress lines");

@@ -28,7 +28,8 @@ constexpr std::size_t staged_peers_max = 8;
 /// The most steps of all searches together (SearchBudget), which take about three seconds.
 constexpr std::uint64_t search_steps_max = 300'000'000;
 constexpr std::size_t stages_max = 8;
-/// The largest number of micro-batches that is tried. All numbers tried are powers of two.
+/// The largest power of two that is tried as a number of micro-batches. The config's own number is
+/// tried, too.
 constexpr std::size_t micro_batches_max = 16;
 
 std::size_t samples_of(const Config& config) {

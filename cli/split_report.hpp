@@ -31,7 +31,7 @@ struct SplitReport {
 };
 
 /// True if this version can train as fast as in the plan: as a pipeline with or without groups, or
-/// with all peers sharing only samples. The program's own copies of a state must fit too.
+/// with all peers sharing only samples. The copies that a running pipeline keeps must fit, too.
 bool can_run(const SplitReport& report, const SplitPlan& plan);
 
 std::string to_text(const SplitReport& report);

@@ -91,12 +91,16 @@ bool erase(TomlTable& table, const std::string& setting) {
   return inner != nullptr && erase(*inner, setting.substr(dot + 1));
 }
 
-/// The setting in the place "configs/a.toml:12: train.batch". What a plan cannot have of a layer is
-/// the way in which the layer is split.
+/// The place "configs/a.toml:12: train.batch" without the file and the line.
+std::string without_line(const std::string& place) {
+  const std::size_t at = place.rfind(": ");
+  return at == std::string::npos ? place : place.substr(at + 2);
+}
+
+/// The setting in this place. What a plan cannot have of a layer is the way in which the layer is
+/// split.
 std::string setting_of(const Problem& problem) {
-  const std::size_t at = problem.place.rfind(": ");
-  const std::string place = at == std::string::npos ? problem.place : problem.place.substr(at + 2);
-  return place.ends_with(']') ? place + ".split" : place;
+  return problem.place.ends_with(']') ? problem.place + ".split" : problem.place;
 }
 
 /// True if a stage has replicas of different speeds.
@@ -145,48 +149,33 @@ std::string settings_text(const SplitReport& report, const SplitPlan& plan) {
                      factors ? "[allreduce]\nsufficient_factors = true\n" : "");
 }
 
-TomlTable merged(const SplitReport& report, const PlannedSettings& settings) {
+/// Why the report's config is refused with these settings written into it.
+Problems refusals(const SplitReport& report, const PlannedSettings& settings) {
   TomlTable table = table_of(report.config_text);
   merge(table, table_of(settings.text));
   for (const std::string& setting : settings.removed) erase(table, setting);
-  return table;
-}
-
-/// The settings without the router, for configs that refuse it.
-PlannedSettings without_router(PlannedSettings settings) {
-  const std::string line = "router = \"throughput\"\n";
-  const std::size_t at = settings.text.find(line);
-  if (at != std::string::npos) settings.text.erase(at, line.size());
-  return settings;
+  Problems problems = parse_config_text(text_of(table), report.config).problems;
+  // The lines of this text are not those of the config.
+  for (Problem& problem : problems) problem.place = without_line(problem.place);
+  return problems;
 }
 
 }  // namespace
 
-std::string config_with(const SplitReport& report, const PlannedSettings& settings) {
-  return text_of(merged(report, settings));
-}
-
 PlannedSettings planned_settings(const SplitReport& report, const SplitPlan& plan) {
-  const auto refusals = [&](const PlannedSettings& settings) {
-    return parse_config_text(config_with(report, settings), report.config).problems;
-  };
   PlannedSettings best{.text = settings_text(report, plan), .removed = {}, .problems = {}};
-  best.problems = refusals(best);
+  best.problems = refusals(report, best);
   const TomlTable own = table_of(best.text);
   for (bool improved = true; improved && !best.problems.empty();) {
     improved = false;
     for (const Problem& problem : best.problems) {
       const std::string setting = setting_of(problem);
+      TomlTable unchanged = own;
+      // The plan does not work without its own settings.
+      if (erase(unchanged, setting)) continue;
       PlannedSettings next = best;
-      if (setting == "pipeline.router") {
-        next = without_router(std::move(next));
-      } else {
-        TomlTable unchanged = own;
-        // The plan does not work without its own settings.
-        if (erase(unchanged, setting)) continue;
-        next.removed.push_back(setting);
-      }
-      next.problems = refusals(next);
+      next.removed.push_back(setting);
+      next.problems = refusals(report, next);
       if (next.problems.size() >= best.problems.size()) continue;
       best = std::move(next);
       improved = true;

@@ -11,14 +11,12 @@ namespace gv {
 struct PlannedSettings {
   std::string text;                  ///< The settings as TOML, to be written into the config.
   std::vector<std::string> removed;  ///< Settings of the config that must go: "pipeline.memory_mb".
-  Problems problems;                 ///< Why the config is refused even then; usually empty.
+  /// Why the config is refused even then; usually empty. The places name settings, but no lines.
+  Problems problems;
 };
 
 /// The settings with which this version runs the plan. They are checked together with those of the
 /// report's config, as if they were written into it.
 PlannedSettings planned_settings(const SplitReport& report, const SplitPlan& plan);
-
-/// The text of the report's config with these settings written into it.
-std::string config_with(const SplitReport& report, const PlannedSettings& settings);
 
 }  // namespace gv

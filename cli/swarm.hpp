@@ -19,7 +19,8 @@ struct SwarmOptions {
                                    ///< all these kinds, where possible.
 };
 
-/// Runs the world of a config and prints its result. Returns the same codes as run_swarm().
+/// Runs the world of the file `config` and prints its result. Returns the same codes as
+/// run_swarm().
 int check_world(const DrawnWorld& world, const std::string& config, bool trace);
 
 /// Runs randomly drawn worlds until one fails or all are done, and prints the result. Returns 0 or

@@ -30,8 +30,8 @@ constexpr auto housekeeping_period = std::chrono::milliseconds(250);
 bool replaces(const Transfer& newer, const Transfer& old) {
   const bool are_states =
       newer.id.kind == TransferKind::state && old.id.kind == TransferKind::state;
-  return newer.id == old.id || (are_states && newer.id.owner == old.id.owner &&
-                                newer.id.stage == old.id.stage);
+  return newer.id == old.id ||
+         (are_states && newer.id.owner == old.id.owner && newer.id.stage == old.id.stage);
 }
 
 std::uint64_t random_number() {

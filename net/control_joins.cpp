@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "net/control_links_impl.hpp"
+#include "net/descriptor.hpp"
 
 namespace gv {
 namespace {
@@ -24,6 +25,7 @@ void ControlLinks::Impl::seek(Join& join) {
     const auto& [peer, link] = *at++;
     const bool is_wanted = join.name.empty() || link.peer.name == join.name;
     if (!is_wanted || is_quarantined(peer) || join.dealers.contains(peer)) continue;
+    if (!has_spare_descriptors()) return refuse(peer, too_few_descriptors);
     join.last = peer;
     std::optional<Dealer> dealer = dial(peer, link.peer.key, join.address);
     // The next key would fail at this address too.

@@ -177,7 +177,7 @@ void ControlLinks::Impl::connect_by_name(PeerId peer, Dealer& dealer) {
 }
 
 void ControlLinks::Impl::open(PeerId peer, Link& link) {
-  if (!has_spare_descriptors()) return refuse(peer, "too few files may be open to dial it");
+  if (!has_spare_descriptors()) return refuse(peer, too_few_descriptors);
   link.dealer = dial(peer, link.peer.key, link.address);
   if (link.dealer) say_hello(*link.dealer);
 }

@@ -34,6 +34,8 @@ inline std::string source_host(const zmq::message_t& message) {
   return from == nullptr ? std::string() : plain_host(from);
 }
 
+inline constexpr const char* too_few_descriptors = "too few files may be open to dial it";
+
 struct ControlLinks::Impl {
   using Clock = std::chrono::steady_clock;
 

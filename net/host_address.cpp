@@ -13,6 +13,38 @@
 #include <system_error>
 
 namespace gv {
+namespace {
+
+/// Addresses to which no packet is ever sent. They only serve to find out which source address the
+/// system would use.
+constexpr const char* far_away = "192.0.2.1";
+constexpr const char* far_away_v6 = "2001:db8::1";
+
+/// Returns the first IPv6 or IPv4 address of an interface that is up, other than the loopback
+/// interface, or the loopback address if no other interface is up. Returns nullopt if another one
+/// is up but has no such address.
+std::optional<std::string> address_of_interface(bool is_v6) {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return std::nullopt;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
+  bool is_alone = true;
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    constexpr unsigned up = IFF_UP | IFF_RUNNING;
+    if ((one->ifa_flags & up) != up || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    is_alone = false;
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != (is_v6 ? AF_INET6 : AF_INET)) {
+      continue;
+    }
+    asio::ip::udp::endpoint found(is_v6 ? asio::ip::udp::v6() : asio::ip::udp::v4(), 0);
+    std::memcpy(found.data(), one->ifa_addr, found.size());
+    // A link-local address needs the name of an interface, which differs on each machine.
+    if (is_v6 && found.address().to_v6().is_link_local()) continue;
+    return bracketed(found.address().to_string());
+  }
+  return is_alone ? std::optional<std::string>(is_v6 ? "[::1]" : "127.0.0.1") : std::nullopt;
+}
+
+}  // namespace
 
 std::string plain_host(std::string_view host) {
   asio::error_code error;
@@ -50,39 +82,6 @@ bool is_any_host(std::string_view address) {
   const std::string host = host_of(address);
   return host == "0.0.0.0" || host == "::" || host == "*";
 }
-
-namespace {
-
-/// Addresses to which no packet is ever sent. They only serve to find out which source address the
-/// system would use.
-constexpr const char* far_away = "192.0.2.1";
-constexpr const char* far_away_v6 = "2001:db8::1";
-
-/// Returns the first IPv6 or IPv4 address of an interface that is up, other than the loopback
-/// interface, or the loopback address if no other interface is up. Returns nullopt if another one
-/// is up but has no such address.
-std::optional<std::string> address_of_interface(bool is_v6) {
-  ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return std::nullopt;
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, &::freeifaddrs);
-  bool is_alone = true;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    constexpr unsigned up = IFF_UP | IFF_RUNNING;
-    if ((one->ifa_flags & up) != up || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    is_alone = false;
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != (is_v6 ? AF_INET6 : AF_INET)) {
-      continue;
-    }
-    asio::ip::udp::endpoint found(is_v6 ? asio::ip::udp::v6() : asio::ip::udp::v4(), 0);
-    std::memcpy(found.data(), one->ifa_addr, found.size());
-    // A link-local address needs the name of an interface, which differs on each machine.
-    if (is_v6 && found.address().to_v6().is_link_local()) continue;
-    return bracketed(found.address().to_string());
-  }
-  return is_alone ? std::optional<std::string>(is_v6 ? "[::1]" : "127.0.0.1") : std::nullopt;
-}
-
-}  // namespace
 
 std::optional<std::string> own_address_towards(const std::string& host, bool is_v6) {
   using asio::ip::udp;

@@ -10,8 +10,10 @@
 #include <string>
 #include <utility>
 
+#include "net/descriptor.hpp"
 #include "net/host_address.hpp"
 #include "net/lane_handshake_impl.hpp"
+#include "net/socket_address.hpp"
 
 namespace gv {
 namespace {
@@ -117,8 +119,7 @@ void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
   asio::error_code no_number;
   const auto number = asio::ip::make_address(host, no_number);
   if (!no_number) {
-    dial->addresses =
-        tcp::resolver::results_type::create(tcp::endpoint(number, port), host, {});
+    dial->addresses = tcp::resolver::results_type::create(tcp::endpoint(number, port), host, {});
     dial->next = dial->addresses.begin();
     connect(dial);
     return;

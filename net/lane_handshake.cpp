@@ -13,8 +13,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "net/descriptor.hpp"
 #include "net/host_address.hpp"
 #include "net/lane_handshake_impl.hpp"
+#include "net/socket_address.hpp"
 #include "net/tcp_port.hpp"
 
 namespace gv {
@@ -42,10 +44,6 @@ std::uint64_t host_tag() {
 }
 
 }  // namespace
-
-std::string socket_address(const Descriptor& folder, const std::string& name) {
-  return "/proc/self/fd/" + std::to_string(folder.get()) + "/" + name;
-}
 
 LaneHandshake::Impl::Impl(asio::io_context& loop, Options given, Callbacks calls)
     : io(loop),

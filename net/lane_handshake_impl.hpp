@@ -13,16 +13,11 @@
 #include <optional>
 #include <string>
 
-#include "net/descriptor.hpp"
 #include "net/lane_handshake.hpp"
 #include "net/lane_listener.hpp"
 #include "net/lane_proof.hpp"
 
 namespace gv {
-
-/// Returns the address of a Unix socket in an open folder. A socket's own path may be too long: the
-/// kernel's limit is 107 bytes.
-std::string socket_address(const Descriptor& folder, const std::string& name);
 
 struct LaneHandshake::Impl {
   using Clock = LaneConnection::Clock;

@@ -151,9 +151,9 @@ void drop_missing_peers(Scenario& scenario, std::size_t peers) {
     rule.from.keep_below(peers);
     rule.to.keep_below(peers);
   }
-  std::erase_if(scenario.speeds, [](const SpeedRule& rule) { return rule.peers.is_nobody(); });
+  std::erase_if(scenario.speeds, [](const SpeedRule& rule) { return rule.peers.is_empty(); });
   std::erase_if(scenario.links,
-                [](const LinkRule& rule) { return rule.from.is_nobody() || rule.to.is_nobody(); });
+                [](const LinkRule& rule) { return rule.from.is_empty() || rule.to.is_empty(); });
 }
 
 Problems problems_with_rules(const Scenario& scenario, std::size_t peers, Duration end,

@@ -31,7 +31,7 @@ struct PeerSet {
 
   bool contains(std::size_t peer) const;  ///< Must not be called for a random set.
   void keep_below(std::size_t peers);     ///< Removes the numbers from `peers` on.
-  bool is_nobody() const { return !all && any == 0 && ranges.empty(); }
+  bool is_empty() const { return !all && any == 0 && ranges.empty(); }
 
   static PeerSet everyone() { return {.all = true}; }
   static std::optional<PeerSet> parse(std::string_view text);
@@ -185,8 +185,8 @@ struct FaultEvent {
 /// once for the whole run.
 void draw_rules(Scenario& scenario, std::size_t peers, std::uint64_t seed);
 
-/// Removes the peers from number `peers` on from the rules of speeds and links, and rules that are
-/// then about nobody. The swarm stays the same.
+/// Removes the peers from number `peers` on from the rules of speeds and links, and then the rules
+/// that name no peer any more. The speeds and links of the other peers stay the same.
 void drop_missing_peers(Scenario& scenario, std::size_t peers);
 
 /// Lists the rules that name peers which do not exist among `peers`, and the faults that repeat too

@@ -23,8 +23,8 @@ class SearchBudget {
     return true;
   }
 
-  /// A budget for a part of the work: this fraction of the steps left. The caller then takes what
-  /// the part has taken from this budget.
+  /// A budget for a part of the work: this fraction of the steps left. Afterwards the caller must
+  /// take() the part's taken() steps from this budget.
   SearchBudget part(double fraction) const {
     return SearchBudget(static_cast<std::uint64_t>(fraction * static_cast<double>(left())));
   }

@@ -118,7 +118,7 @@ class StateSearch {
   /// The unions of two groups of which neither contains the other.
   mutable std::map<std::pair<std::size_t, std::size_t>, SplitGroup> unions_;
   std::map<std::pair<std::size_t, std::size_t>, double> slice_seconds_;  ///< By form and ways.
-  /// Chains by first layer, last layer and ways; infinite if the memory is too small.
+  /// Seconds of chains by first layer, last layer and ways; infinite if the memory is too small.
   std::map<std::array<std::size_t, 3>, double> by_slices_;
 };
 

@@ -15,8 +15,9 @@ Problems buffer_problems(const Config& config, const AveragedValues& values) {
     const CompressorOptions& how = config.allreduce.compression;
     const bool sends_all = how == CompressorOptions{.codec = how.codec};
     const bool is_lossy = !sends_all || (how.codec != Codec::identity && how.codec != Codec::bf16);
-    if (is_lossy)
+    if (is_lossy) {
       refuse("allreduce", "gradients are compressed", "take algorithm = \"all_reduce\"");
+    }
     if (config.allreduce.noise_scale) {
       refuse("allreduce.noise_scale", "the noise is that of the lengths of gradients",
              "leave noise_scale out");

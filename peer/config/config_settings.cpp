@@ -64,7 +64,7 @@ void append_run(Settings& all) {
       .add("target_every_epochs", GV_FIELD(run.target_every), {0, 1e6, true},
            "passes over all data, by all peers together, between two measurements by three peers "
            "drawn at random, or by all peers of a pipeline; more passes if a measurement takes "
-           "longer");
+           "longer, and fewer if the budget is less than eight times as long");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
           "a peer starts training when this many peers are there, itself included");
   run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or when it has waited this long");

@@ -9,6 +9,11 @@
 
 namespace gv {
 
+bool has_shards(const Config& config) {
+  const PartitionKind kind = config.data.partition.kind;
+  return kind != PartitionKind::shared && kind != PartitionKind::leased;
+}
+
 Problem too_few_samples(const Config& config, std::size_t samples) {
   // Leased data are not dealt out, but every peer needs a sample to train on at the same time.
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;

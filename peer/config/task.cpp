@@ -335,11 +335,9 @@ std::vector<Task> load_tasks(const Config& config) {
     tasks.push_back({.problems = loaded.problems.empty() ? dealer.problems() : loaded.problems});
     return tasks;
   }
-  const PartitionKind kind = config.data.partition.kind;
-  const bool are_alike = kind == PartitionKind::shared || kind == PartitionKind::leased;
   std::shared_ptr<const DataSet> data;
   for (std::size_t shard = 0; shard < shards.size(); ++shard) {
-    if (!data || !are_alike) {
+    if (!data || has_shards(config)) {
       data = std::make_shared<const DataSet>(loaded.data->subset(shards[shard]));
     }
     tasks.push_back(task_on(config, data, shard, loaded.data->size()));

@@ -1,7 +1,6 @@
 // What a running peer tells the people at its terminal: how it begins, what it waits for, which
 // faults they can mend, and why it ends.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,11 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/config/shards.hpp"
 #include "peer/host/running_host.hpp"
 #include "peer/modes/generations.hpp"
 #include "peer/modes/swarm_work.hpp"
@@ -31,11 +32,6 @@ std::string as_sentence(std::string remedy) {
   if (remedy.empty()) return {};
   remedy.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(remedy.front())));
   return ". " + remedy + (remedy.ends_with('.') ? "" : ".");
-}
-
-/// True if each peer has a shard of the data that no other peer reads.
-bool has_private_shards(PartitionKind kind) {
-  return kind != PartitionKind::shared && kind != PartitionKind::leased;
 }
 
 }  // namespace
@@ -113,8 +109,7 @@ void Host::print_greeting() const {
 /// Warns if training begins with fewer peers than the data have shards.
 void Host::warn_of_unread_shards(std::size_t peers) const {
   const std::size_t shards = options_.config.run.peers;
-  if (!task_.shard || peers >= shards) return;
-  if (!has_private_shards(options_.config.data.partition.kind)) return;
+  if (!task_.shard || peers >= shards || !has_shards(options_.config)) return;
   warn(fmt::format(
       "training begins with {} of {} peers, and each has its own shard of the data: the shards of "
       "the others are not read until these come. If all peers may read all data, write "
@@ -143,7 +138,7 @@ void Host::print_waiting() {
   const Time until = ends_alone ? std::min(course.barrier_deadline(), Time(join_deadline))
                                 : course.barrier_deadline();
   say(stdout, fmt::format("waits for {} more peer{}, at most {:.0f} s more\n", missing,
-                          missing == 1 ? "" : "s", seconds(until - now())));
+                          missing == 1 ? "" : "s", std::max(0.0, seconds(until - now()))));
 }
 
 /// Says why the run has ended, for a peer that ends by itself or on request.

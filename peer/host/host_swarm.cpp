@@ -29,8 +29,8 @@ std::string problem_text(const std::string& problem) {
 }
 
 std::string too_many_tickets() {
-  return fmt::format(
-      "{} tickets are open; use one of them, or wait until one expires", tickets_max);
+  return fmt::format("{} tickets are open; use one of them, or wait until one expires",
+                     tickets_max);
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ std::optional<JoinAnswer> Host::answer_guest(const PublicKey& guest, const JoinR
 /// Makes a ticket. Returns nullopt if too many are open.
 std::optional<std::string> Host::make_ticket(const TicketTerms& terms) {
   const auto ticket = tickets_->make(terms, control_->advertised(), options_.swarm->swarm,
-                                       options_.identity.public_key, wall_s());
+                                     options_.identity.public_key, wall_s());
   if (!ticket) return std::nullopt;
   open_door();
   return to_text(*ticket);

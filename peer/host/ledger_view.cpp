@@ -83,8 +83,8 @@ Json figures_of(const Json& document, const char* name) {
   return section;
 }
 
-/// Returns the state of a member in a document whose peer may have ended. Members that have ended
-/// were alive when the document was made.
+/// Returns the state of a member, in a document whose peer may have ended. The document was made
+/// while the peer itself and members that were done were still alive.
 std::string state_of(const Json& peer, bool is_running) {
   const std::string state = peer.value("state", "");
   if (state != to_string(MemberState::alive)) return state;

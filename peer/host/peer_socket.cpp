@@ -2,7 +2,6 @@
 #include "peer/host/peer_socket.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,6 +22,9 @@
 #include <system_error>
 #include <utility>
 
+#include "net/descriptor.hpp"
+#include "net/socket_address.hpp"
+
 namespace gv {
 namespace {
 
@@ -32,35 +34,21 @@ constexpr std::size_t command_bytes_max = 64 << 10;
 constexpr std::chrono::seconds command_time_max{5};
 constexpr std::chrono::milliseconds accept_pause{20};
 
+/// Opens a run folder. Its sockets are addressed through this descriptor.
+Descriptor opened(const std::filesystem::path& folder) {
+  return Descriptor(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
 }  // namespace
-
-/// An open run folder. The path of a Unix socket has room for only 107 characters, and run folders
-/// may have longer paths, so the socket is addressed through the folder's descriptor.
-class FolderHandle {
- public:
-  explicit FolderHandle(const std::filesystem::path& folder)
-      : fd_(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
-  ~FolderHandle() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FolderHandle(const FolderHandle&) = delete;
-  FolderHandle& operator=(const FolderHandle&) = delete;
-
-  bool is_open() const { return fd_ >= 0; }
-  std::string socket_path() const { return fmt::format("/proc/self/fd/{}/{}", fd_, socket_name); }
-
- private:
-  int fd_;
-};
 
 struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
   Impl(asio::io_context& io, const std::filesystem::path& where, Calls made)
-      : folder(where), handle(where), calls(std::move(made)), acceptor(io), pause(io) {
-    if (!handle.is_open()) {
+      : folder(where), handle(opened(where)), calls(std::move(made)), acceptor(io), pause(io) {
+    if (!handle) {
       throw std::runtime_error(folder.string() + ": cannot be opened: " + std::strerror(errno));
     }
     ::unlink((folder / socket_name).c_str());
-    const asio::local::stream_protocol::endpoint endpoint(handle.socket_path());
+    const asio::local::stream_protocol::endpoint endpoint(socket_address(handle, socket_name));
     asio::error_code error;
     acceptor.open(endpoint.protocol());
     acceptor.bind(endpoint, error);
@@ -115,7 +103,7 @@ struct PeerSocket::Impl : std::enable_shared_from_this<PeerSocket::Impl> {
   }
 
   std::filesystem::path folder;
-  FolderHandle handle;
+  Descriptor handle;
   Calls calls;
   asio::local::stream_protocol::acceptor acceptor;
   asio::steady_timer pause;
@@ -149,28 +137,33 @@ bool await_reply(int fd, std::chrono::milliseconds limit) {
   return found > 0;
 }
 
-/// Returns a connection to the peer that runs in `folder`, or -1. The system accepts it, so a peer
-/// that is stopped or busy has one as well.
-int connected_to(const std::filesystem::path& folder) {
-  const FolderHandle handle(folder);
-  if (!handle.is_open()) return -1;
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return -1;
+/// Makes a socket that never waits. A stopped peer accepts no connections, and with a socket that
+/// waits we would hang once as many are in its queue as the queue may hold.
+Descriptor unix_socket() {
+  return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+/// Connects to the peer that runs in `folder`. The system accepts the connection, so a peer that is
+/// stopped or busy has one as well. Returns the error, or 0: EAGAIN if a peer runs there and its
+/// queue is full.
+int connect_to(const std::filesystem::path& folder, const Descriptor& socket) {
+  const Descriptor handle = opened(folder);
+  if (!handle) return errno;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string path = handle.socket_path();
+  const std::string path = socket_address(handle, socket_name);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
-  ::close(fd);
-  return -1;
+  const auto* there = reinterpret_cast<const sockaddr*>(&address);
+  return ::connect(socket.get(), there, sizeof address) == 0 ? 0 : errno;
 }
 
 }  // namespace
 
 std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::string_view command,
                                     int timeout_ms) {
-  const int fd = connected_to(folder);
-  if (fd < 0) return std::nullopt;
+  const Descriptor socket = unix_socket();
+  if (connect_to(folder, socket) != 0) return std::nullopt;
+  const int fd = socket.get();
   std::optional<std::string> answer;
   const bool told = ::send(fd, command.data(), command.size(), MSG_NOSIGNAL) ==
                         static_cast<ssize_t>(command.size()) &&
@@ -191,7 +184,6 @@ std::optional<std::string> ask_peer(const std::filesystem::path& folder, std::st
       text.append(buffer, static_cast<std::size_t>(got));
     }
   }
-  ::close(fd);
   return answer;
 }
 
@@ -201,9 +193,8 @@ std::optional<Problem> unanswering_peer(const std::filesystem::path& folder) {
     return Problem{path.string(), "may be used only by the user who runs the peer",
                    "run the command as that user"};
   }
-  const int fd = connected_to(folder);
-  if (fd < 0) return std::nullopt;
-  ::close(fd);
+  const int error = connect_to(folder, unix_socket());
+  if (error != 0 && error != EAGAIN) return std::nullopt;
   return Problem{folder.string(), "a peer runs here but does not answer",
                  "ask again in a moment; it may be busy, ending or stopped"};
 }
@@ -232,13 +223,13 @@ void ask_peer(asio::io_context& io, const std::filesystem::path& folder, std::st
     asio::steady_timer timer;
     std::string text;
   };
-  const FolderHandle handle(folder);
+  const Descriptor handle = opened(folder);
   auto question = std::make_shared<Question>(io);
   asio::error_code error;
   // Opening a Unix socket never waits: it succeeds or fails at once.
   question->socket.open({}, error);
   if (!error) question->socket.non_blocking(true, error);
-  if (!error) question->socket.connect({handle.socket_path()}, error);
+  if (!error) question->socket.connect({socket_address(handle, socket_name)}, error);
   // Commands are short, so the socket's buffer has room for the whole command.
   if (!error) asio::write(question->socket, asio::buffer(command), error);
   if (!error) question->socket.shutdown(asio::socket_base::shutdown_send, error);

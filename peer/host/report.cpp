@@ -15,7 +15,7 @@
 namespace gv {
 namespace {
 
-/// Says for which peers a peer lingers that is done, and how long; empty if for none.
+/// Says for which peers a peer that is done waits, and how long. Empty if it waits for none.
 std::string lingers_for(const Node& node, Time now) {
   constexpr std::size_t names_max = 3;
   const Course& course = node.mode().course();
@@ -34,7 +34,7 @@ std::string lingers_for(const Node& node, Time now) {
   });
   if (until == never || names.empty()) return {};
   return fmt::format("waits for {}{}, at most {:.0f} s more", fmt::join(names, ", "),
-                     more > 0 ? fmt::format(" and {} others", more) : "",
+                     more > 0 ? fmt::format(" and {} more", more) : "",
                      std::max(0.0, seconds(until - now)));
 }
 

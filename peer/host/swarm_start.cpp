@@ -20,6 +20,7 @@
 #include "net/admission.hpp"
 #include "net/host_address.hpp"
 #include "peer/config/refusal.hpp"
+#include "peer/config/shards.hpp"
 #include "peer/config/task.hpp"
 #include "peer/host/peer_name.hpp"
 #include "peer/host/replace_file.hpp"
@@ -240,9 +241,7 @@ void say_plan(const HostOptions& options, const std::string& wanted) {
 }  // namespace
 
 std::string shared_shard(const Config& config, std::uint32_t number) {
-  const PartitionKind kind = config.data.partition.kind;
-  const bool is_cut = kind != PartitionKind::shared && kind != PartitionKind::leased;
-  if (!is_cut || number < config.run.peers) return {};
+  if (!has_shards(config) || number < config.run.peers) return {};
   return fmt::format(
       "all {} shards of the data (run.peers) have owners already, so this peer shares shard {}; if "
       "it replaces a machine that is gone, revoke that machine's name first (`grapevine revoke "

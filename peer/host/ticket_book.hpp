@@ -39,8 +39,7 @@ class TicketBook {
   /// Records a new ticket. A full book forgets a ticket that admits no more machines. If there is
   /// none, returns nullopt.
   std::optional<Ticket> make(const TicketTerms& terms, const std::string& address,
-                             const PublicKey& swarm, const PublicKey& inviter,
-                             std::uint64_t now_s);
+                             const PublicKey& swarm, const PublicKey& inviter, std::uint64_t now_s);
 
   /// Returns a sentence that says why the guest may not join with `key`; empty if the guest may
   /// join. A key that was admitted once may ask again, because the answer may have been lost.

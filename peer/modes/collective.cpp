@@ -17,9 +17,9 @@ namespace {
 /// The number of values in the contribution checksum. The checksum is part of every sum, and shows
 /// whether a peer is missing or counted twice.
 constexpr std::size_t lanes = 4;
-/// Bytes for the bookkeeping of early blocks, in addition to two complete vectors.
+/// Bytes for the bookkeeping of each sender's early blocks, in addition to two complete vectors.
 constexpr std::size_t held_room = std::size_t{1} << 20;
-/// Bytes for early blocks of arrays. Further blocks are lost, and the sum restarts.
+/// Bytes for each sender's early blocks of arrays. Further blocks are lost, and the sum restarts.
 constexpr std::size_t held_of_arrays = std::size_t{1} << 28;
 /// Upper bound of a checksum's values, chosen so that their sums are exact in single precision.
 constexpr std::uint64_t lane_limit = 1 << 14;

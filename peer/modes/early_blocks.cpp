@@ -20,9 +20,13 @@ bool EarlyBlocks::keep(PeerId from, const Block& block) {
 }
 
 void EarlyBlocks::keep_only(std::uint64_t session) {
-  for (const Held& piece : take()) {
-    if (piece.block.id.session == session) keep(piece.from, piece.block);
-  }
+  std::erase_if(held_, [&](const Held& piece) {
+    if (piece.block.id.session == session) return false;
+    bytes_ -= piece.block.bytes.size();
+    taken_[piece.from] -= piece.block.bytes.size() + sizeof(Held);
+    return true;
+  });
+  std::erase_if(taken_, [](const auto& sender) { return sender.second == 0; });
 }
 
 std::deque<EarlyBlocks::Held> EarlyBlocks::take() {

@@ -106,8 +106,7 @@ void StageStates::leave() {
   newest_copies_.clear();
   expected_.clear();
   unsound_from_.reset();
-  // The next generation may give us fewer parts. A copy of the pools has no vectors.
-  pools_ = VectorPools(pools_);
+  pools_.clear();  // The next generation may give us fewer parts.
 }
 
 void StageStates::prepare_reviews() {

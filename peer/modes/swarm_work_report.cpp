@@ -71,8 +71,8 @@ std::optional<Duration> SwarmWork::oldest_report() const {
 /// may not have heard all counts, so once training is over it takes the others' total if it is
 /// larger.
 std::uint64_t SwarmWork::counted_at_end(const Membership& members) const {
+  if (!has_ended(members.self().progress.phase)) return counted();
   std::vector<std::uint64_t> totals{counted()};
-  if (!has_ended(members.self().progress.phase)) return totals.front();
   members.for_each_other([&](const Member& member) {
     if (!member.progress.work || !has_ended(member.progress.phase)) return;
     totals.push_back(std::min(member.progress.work->counted, options_.budget));

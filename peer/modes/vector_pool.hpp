@@ -54,6 +54,8 @@ class VectorPools {
   VectorPool::Vector blank(std::size_t size) {
     return pools_.try_emplace(size, size, memory_).first->second.blank();
   }
+  /// Drops all pools. Vectors in use stay valid.
+  void clear() { pools_.clear(); }
 
   friend bool operator==(const VectorPools&, const VectorPools&) { return true; }
   /// Adds nothing to a StateHash.

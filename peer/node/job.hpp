@@ -150,8 +150,8 @@ struct AddForces {
 };
 
 /// Note the swarm's progress, and the factors for our own updates and batches. If `note.end` is
-/// set, the run ends with the model as it is now. Otherwise the replica keeps the end that it
-/// knows, because it knows itself whether its model has changed since.
+/// set, the run ends with the model as it is now. Otherwise a replica of a whole model keeps the
+/// end that it knows, because it knows itself whether its model has changed since.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;

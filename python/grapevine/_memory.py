@@ -98,7 +98,7 @@ def memory_of(name: str, value: Any) -> Memory:
     """The memory of a PyTorch tensor, a NumPy array, or anything with the buffer protocol."""
     if is_torch(value):
         return _of_torch(name, value)
-    # NumPy makes it at each request.
+    # NumPy makes a new one at each request, so this asks once.
     interface = getattr(value, "__array_interface__", None)
     if interface is not None:
         return _of_interface(name, value, interface)

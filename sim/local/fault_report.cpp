@@ -54,9 +54,13 @@ EventCounts count_events(const std::filesystem::path& folder, std::uint64_t offs
     std::ifstream in(file);
     in.seekg(static_cast<std::streamoff>(before));
     for (std::string line; std::getline(in, line);) {
-      // A process that was killed while writing leaves half a line.
+      // A process that was killed while writing leaves half a line, and a person may edit the file.
       const Json event = Json::parse(line, nullptr, false);
-      if (event.is_object()) counts[event.value("event", "")] += event.value("left_out", 1ULL);
+      const auto name = event.find("event");
+      if (name == event.end() || !name->is_string()) continue;
+      const auto left_out = event.find("left_out");
+      const bool stands_for_many = left_out != event.end() && left_out->is_number_unsigned();
+      counts[name->get<std::string>()] += stands_for_many ? left_out->get<std::uint64_t>() : 1;
     }
   }
   return counts;

@@ -51,8 +51,6 @@ using State = LaunchedPeer::State;
 /// The file in a run's folder through which --resume finds the config: a link to it, or the text of
 /// the built-in one.
 constexpr const char* kept_config = "launched.toml";
-/// The most peers that are started on one machine.
-constexpr std::size_t launched_peers_max = 256;
 /// The exit code that shells use for Ctrl-C.
 constexpr int interrupted_code = 130;
 
@@ -62,7 +60,7 @@ Problems problems_at_start(const RunFiles& files, bool is_counted) {
   Problems problems = problems_with_data(files.config);
   for (Problem& problem : problems) {
     if (problem.place == "run.peers" && is_counted) problem.place = "-n";
-    // If the config leaves that setting out, its rate is what does not fit.
+    // If the config leaves that setting out, its learning rate is what does not fit.
     if (problem.place == "gossip.weigh" && !files.places.lines.contains(problem.place)) {
       problem.place = "train.learning_rate";
     }

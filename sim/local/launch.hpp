@@ -9,6 +9,9 @@
 
 namespace gv {
 
+/// The most peers that are started on one machine.
+inline constexpr std::size_t launched_peers_max = 256;
+
 struct LaunchOptions {
   /// Number of peers. 0 means that of the run to go on with, or else run.peers of the config.
   std::size_t peers = 0;

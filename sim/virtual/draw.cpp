@@ -499,7 +499,7 @@ DrawnWorld as_pipeline(DrawnWorld world) {
     std::erase_if(fault.to.ranges, is_missing);
   }
   std::erase_if(scenario.faults, [&](const FaultRule& fault) {
-    return fault.peers.is_nobody() || fault.to.is_nobody();
+    return fault.peers.is_empty() || fault.to.is_empty();
   });
   for (FaultRule& fault : scenario.faults) {  // Virtual peers' stages have no checkpoints.
     if (fault.kind == FaultKind::leave && fault.lasts > Duration{}) fault.kind = FaultKind::kill;

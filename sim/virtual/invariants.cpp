@@ -467,7 +467,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
       for (const GroupSum& sum : stage.forward_sums) bytes += 4 * sum.most();
       for (const GroupSum& sum : stage.backward_sums) bytes += 4 * sum.most();
     }
-    // A hostile peer may repeat blocks up to the pipeline's limit.
+    // A hostile peer may repeat blocks. The pipeline keeps even more of each sender, but no virtual
+    // peer sends that much.
     const std::size_t most = world.hostile_count() > 0 ? 2 * pipeline_held_max : 2 * n * bytes;
     at_most(pipeline->held_bytes(), most, "bytes of sums to come");
   }

@@ -207,14 +207,14 @@ void LedgerInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   if (ledger == nullptr || steps == nullptr) return;
   const Ledger::Options& all = ledger->options();
   const std::uint64_t first = *steps->from / batch_of(world, peer);
-  const std::uint64_t last = first + done.steps_run;
+  const std::uint64_t made_to = first + done.steps_run;
   // A restarted peer continues the chunk that its checkpoint contains in part.
   ChunkSet& made = steps_by_[peer];
-  made.add(first, last);
+  made.add(first, made_to);
   const std::uint64_t chunk = first / all.steps;
   const std::uint64_t begin = chunk * all.steps;
   const std::uint64_t end = begin + (chunk + 1 == all.chunks ? all.last_steps : all.steps);
-  if (last < end || made.first_missing(begin) < end) return;
+  if (made_to < end || made.first_missing(begin) < end) return;
   ++lives_[peer].trained;
   note_chunk(world, peer, *ledger, chunk);
 }

@@ -383,7 +383,7 @@ def detection(binary, seconds, _):
                                 times.append(time.monotonic() - killed)
                     time.sleep(0.05)
                 kills_done, missed = kills_done + 1, missed + len(waiting)
-                # What its earlier processes have logged is no news.
+                # The events of its earlier processes do not count.
                 tails[victim] = Tail(swarm[victim], since_now=True)
                 swarm.start(victim, wait_for=33)
                 wait_until(know, 30)

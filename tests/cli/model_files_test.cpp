@@ -108,8 +108,8 @@ TEST_CASE("matrices of a model are exported as ternary weights if asked for", "[
   // A model that was trained with floats would be ruined.
   for (const auto& [weights, code] : {std::pair{"float", 2}, std::pair{"ternary", 0}}) {
     const std::string config = std::string("[model]\nweights = \"") + weights + "\"\n";
-    REQUIRE(write_safetensors(from, {{"dense1.weight", {2, 2}, matrix}}, {{"config", config}})
-                .empty());
+    REQUIRE(
+        write_safetensors(from, {{"dense1.weight", {2, 2}, matrix}}, {{"config", config}}).empty());
     CHECK(exit_code_of(add_export, words + " --ternary") == code);
   }
 }
@@ -220,7 +220,10 @@ TEST_CASE("the summary names the peers that held parameters at their bound", "[u
     return bytes_of_file((run.folder.path() / "summary.json").string());
   };
   CHECK(summary().find("\"held\"") == std::string::npos);
-  std::ofstream(run.peer / "events.jsonl") << "{\"t\":1,\"event\":\"model_held\",\"step\":2}\n";
+  // Lines that no peer writes are passed over.
+  std::ofstream(run.peer / "events.jsonl")
+      << "{\"event\":3}\n[1]\n{\"event\":\"x\",\"left_out\":\"y\"}\n"
+      << "{\"t\":1,\"event\":\"model_held\",\"step\":2}\n";
   const std::string held = summary();
   CHECK(held.find("\"held\": [\n  \"peer-0\"\n ]") != std::string::npos);
 }

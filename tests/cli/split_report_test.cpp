@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 const std::string configs = std::string(GRAPEVINE_SOURCE_DIR) + "/configs";
 
-/// Three equally wide layers, and two peers of which one is slow.
+/// Three equally wide layers, and three peers of which one is slow.
 SplitReport small_report(const std::string& text) {
   SplitReport report{.config = configs + "/planned.toml", .config_text = text};
   const Config config = parse_config_text(text, report.config).config;

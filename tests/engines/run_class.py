@@ -1,4 +1,4 @@
-"""Runs a class of tests. The exit code is 77 if all its tests were skipped, and 1 if one failed or none was found."""
+"""Runs a class or a file of tests. The exit code is 77 if all were skipped, and 1 if one failed or none was found."""
 
 import sys
 import unittest

@@ -152,22 +152,21 @@ class TappedWire {
 
   void pass(const std::shared_ptr<Call>& call, tcp::socket& from, tcp::socket& to,
             std::array<char, 4096>& buffer, asio::steady_timer& timer, std::string* tap) {
-    from.async_read_some(
-        asio::buffer(buffer),
-        [this, call, &from, &to, &buffer, &timer, tap](asio::error_code error, std::size_t size) {
-          asio::error_code failed;
-          if (error) {
-            to.close(failed);
-            return;
-          }
-          if (tap != nullptr) tap->append(buffer.data(), size);
-          timer.expires_after(delay_);
-          timer.async_wait([this, call, &from, &to, &buffer, &timer, tap, size](asio::error_code) {
-            asio::error_code ended;
-            asio::write(to, asio::buffer(buffer.data(), size), ended);
-            pass(call, from, to, buffer, timer, tap);
-          });
-        });
+    from.async_read_some(asio::buffer(buffer), [this, call, &from, &to, &buffer, &timer, tap](
+                                                   asio::error_code error, std::size_t size) {
+      asio::error_code failed;
+      if (error) {
+        to.close(failed);
+        return;
+      }
+      if (tap != nullptr) tap->append(buffer.data(), size);
+      timer.expires_after(delay_);
+      timer.async_wait([this, call, &from, &to, &buffer, &timer, tap, size](asio::error_code) {
+        asio::error_code ended;
+        asio::write(to, asio::buffer(buffer.data(), size), ended);
+        pass(call, from, to, buffer, timer, tap);
+      });
+    });
   }
 
   asio::io_context io_;

@@ -233,10 +233,10 @@ TEST_CASE("peers of one host meet in a folder whose path is too long for a socke
   ConnectionPtr accepted;
   ConnectionPtr dialled;
   {
-    LaneHandshake inside(io, {.remote = false, .socket_folder = deep},
-                         {.accepted = [&](const auto&,
-                                          ConnectionPtr came) { accepted = std::move(came); },
-                          .fact = [](const Fact&) {}});
+    LaneHandshake inside(
+        io, {.remote = false, .socket_folder = deep},
+        {.accepted = [&](const auto&, ConnectionPtr came) { accepted = std::move(came); },
+         .fact = [](const Fact&) {}});
     LaneHandshake outside(
         io, {.remote = false, .socket_folder = deep},
         {.accepted = [](const auto&, const ConnectionPtr&) {}, .fact = [](const Fact&) {}});

@@ -85,7 +85,9 @@ TEST_CASE("links leave the last descriptors to lanes and checkpoints") {
   REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
   const ::rlimit few{.rlim_cur = 71, .rlim_max = usual.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
-  const bool is_sent = links.send(peer, Message(Ping{}));
+  bool is_sent = false;
+  SECTION("for a link") { is_sent = links.send(peer, Message(Ping{})); }
+  SECTION("for an address to join") { links.join("127.0.0.1:1"); }
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &usual) == 0);
   CHECK_FALSE(is_sent);
   CHECK(why == "too few files may be open to dial it");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -81,6 +82,17 @@ TEST_CASE("a peer that hangs up without a word has not answered", "[unit]") {
   CHECK_FALSE(answer);
 }
 
+TEST_CASE("questions to a stopped peer end although its queue is full", "[unit]") {
+  const TemporaryFolder folder;
+  asio::io_context io;
+  asio::local::stream_protocol::acceptor stopped(io);
+  stopped.open();
+  stopped.bind((folder.path() / "status.sock").string());
+  stopped.listen(1);
+  for (int i = 0; i < 4; ++i) CHECK_FALSE(ask_peer(folder.path(), {}, 1));
+  CHECK(no_answer_problem(folder.path()).reason == "a peer runs here but does not answer");
+}
+
 TEST_CASE("control characters in a status document do not reach the terminal", "[unit]") {
   const std::string hostile = "a\033[2J\nb";
   const nlohmann::json document = {
@@ -103,7 +115,7 @@ TEST_CASE("the status of a peer that learns targets has a loss and no accuracy",
         std::string::npos);
 }
 
-TEST_CASE("the status of a peer that only dials out says that nobody can dial it", "[unit]") {
+TEST_CASE("the status of a peer that only dials out says that no peer can dial it", "[unit]") {
   const nlohmann::json document = {
       {"self", {{"listening", ""}, {"advertised", ""}, {"lanes", ""}}}};
   CHECK(status_table(document.dump())

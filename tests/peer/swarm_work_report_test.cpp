@@ -162,4 +162,38 @@ TEST_CASE("peers that agree on a total show each other's counts and no age of re
   CHECK(report.of(2, "factor") == -1);
 }
 
+TEST_CASE("a peer that ends because the others have ended reports their total", "[unit]") {
+  Counting swarm;
+  const auto work_of = [&] {
+    ModeReport report;
+    swarm.work.add_to(swarm.members, report);
+    return report;
+  };
+  swarm.work.count(swarm.now += 1s, 100);
+  for (const std::uint64_t id : {2, 3}) {
+    swarm.report(PeerId{id}, {.samples = 49000, .counted = 100000}, Phase::done);
+  }
+  // While this peer trains, it goes by what it has added up itself.
+  CHECK(work_of().columns.front().text == "1.0 %");
+  CHECK(work_of().details.front() == "work 1.0 %: 1000 of 100 k samples, 1000/s, about 99 s left");
+  swarm.members.set_progress({.phase = Phase::done, .work = swarm.work.own()});
+  CHECK(work_of().columns.front().text == "100.0 %");
+  CHECK(work_of().details.front().find("s left") == std::string::npos);
+  CHECK(std::get<std::uint64_t>(work_of().sections.front().figures[1].second) == 100000);
+}
+
+TEST_CASE("large numbers in reports have no exponents", "[unit]") {
+  CHECK(plain_number(3000) == "3000");
+  CHECK(plain_number(1390.4) == "1390");
+  CHECK(plain_number(20000, 4) == "20000");
+  CHECK(plain_number(99.96) == "100");
+  CHECK(plain_number(0.000012) == "0");
+  CHECK(plain_number(1.2345) == "1.23");
+  CHECK(short_count(0) == "0");
+  CHECK(short_count(9999) == "9999");
+  CHECK(short_count(12000000) == "12 M");
+  CHECK(short_count(1390000) == "1390 k");
+  CHECK(short_count(12345) == "12.35 k");
+}
+
 }  // namespace gv

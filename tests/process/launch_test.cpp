@@ -343,7 +343,7 @@ TEST_CASE("an interrupt before any peer has begun is no failure of a peer", "[pr
   const auto output = config.run().parent_path() / "output";
   ChildProcess launcher(
       {grapevine_binary(), "launch", config.config(), "--folder", config.run().string()}, output);
-  // The launcher prints this line before it starts a peer, and a peer needs longer to begin.
+  // The launcher makes this file when it starts the peer, which needs longer to begin.
   REQUIRE(eventually(
       [&] { return std::filesystem::exists(config.run() / "peer-0" / "output.log"); }, 60s));
   launcher.signal(SIGINT);
@@ -393,7 +393,7 @@ TEST_CASE("the time left that a launch shows ends with the run's time", "[proces
 TEST_CASE("a folder that cannot be written to is refused by launch and sim", "[process]") {
   const LaunchedConfig run("[run]\nsteps = 20\n");
   std::string output;
-  // Nobody can write there, not even root.
+  // Not even root can write there.
   CHECK(run_grapevine({"launch", "-n", "1", run.config(), "--folder", "/proc/self"}, output)
             .exit_code == 2);
   CHECK_THAT(output, Catch::Contains("--folder: /proc/self cannot be written to: ") &&

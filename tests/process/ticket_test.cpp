@@ -306,10 +306,9 @@ TEST_CASE("a statement that comes right behind its certificate counts against no
   CHECK(eventually(
       [&] {
         const nlohmann::json state = run.status("first");
-        return state.is_object() &&
-               std::ranges::count_if(state["members"], [](const auto& member) {
-                 return member.value("name", "").starts_with("new-");
-               }) == newcomers;
+        return state.is_object() && std::ranges::count_if(state["members"], [](const auto& member) {
+                                      return member.value("name", "").starts_with("new-");
+                                    }) == newcomers;
       },
       30s));
   std::ifstream in(run.root() / "first" / "events.jsonl");
@@ -494,10 +493,10 @@ TEST_CASE("without a default route a ticket names an address that other machines
   const auto created = [](const std::string& network) {
     const TemporaryFolder scratch;
     const std::filesystem::path output = scratch.path() / "out";
-    ChildProcess peer({"/usr/bin/unshare", "-n", "sh", "-c", network + " exec \"$0\" \"$@\"",
-                       grapevine_binary(), "create", "--listen", ":0", "--folder",
-                       (scratch.path() / "first").string()},
-                      output);
+    ChildProcess peer(
+        {"/usr/bin/unshare", "-n", "sh", "-c", network + " exec \"$0\" \"$@\"", grapevine_binary(),
+         "create", "--listen", ":0", "--folder", (scratch.path() / "first").string()},
+        output);
     std::string said;
     eventually(
         [&] {

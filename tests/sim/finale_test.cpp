@@ -12,13 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "peer/config/resumed_stages.hpp"
-#include "peer/config/task.hpp"
-#include "peer/node/stage_replica.hpp"
 #include "sim/virtual/disk.hpp"
-#include "sim/virtual/stand_ins.hpp"
 #include "tests/sim/ending.hpp"
-#include "tests/temporary_folder.hpp"
 
 namespace gv {
 
@@ -320,27 +315,6 @@ TEST_CASE("peers in lockstep that resume a run that had reached its target make 
   };
   CHECK(step_after(0.5) == images[0].step);
   CHECK(step_after(0.7) > images[0].step);
-}
-
-TEST_CASE("a resumed peer of a pipeline knows how long the swarm has trained", "[unit]") {
-  const TemporaryFolder folder;
-  const auto made = [] {
-    const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
-    return std::make_unique<StageReplica>(idle_stage_learner({size, size}));
-  };
-  for (const std::uint64_t step : {5, 7, 9}) {
-    const auto replica = made();
-    const SwarmNote note{.samples = 8 * step, .ran = static_cast<int>(step) * 1s};
-    replica->run({.version = {.step = step, .samples = 8 * step, .lineage = 7},
-                  .tasks = {task::MoveTo{step}, task::LoadStages{{{0, {}}, {1, {}}}, {}},
-                            task::FollowSwarm{0.5, 1, note}}});
-    REQUIRE(save_replica(folder.path(), *replica, {}, "").empty());
-  }
-  const StartingPoint point = resumed_stages(made(), folder.path());
-  REQUIRE(point.version);
-  CHECK(point.version->step == 9);
-  CHECK(point.replica->swarm_note().ran == 9s);
-  CHECK(point.replica->swarm_note().samples == 72);
 }
 
 TEST_CASE("a liar neither ends a run by its target nor delays its end", "[sim]") {

@@ -1,5 +1,5 @@
 // The laws of a whole swarm, however it runs: strangers change nothing, slow peers slow no others,
-// who slept catches up, and no peer is preferred.
+// a peer that slept catches up, and no peer is preferred.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -245,7 +245,7 @@ TEST_CASE("a peer that slept for half a minute downloads a model when it wakes",
   options.scenario.faults = {fault(FaultKind::stop, 10s, just(1), 30s)};
   const bool is_forgotten = GENERATE(false, true);
   if (is_forgotten) {
-    // No message waits for the sleeper, and nobody remembers it.
+    // No message waits for the sleeper, and the others forget it.
     options.scenario.faults.push_back(fault(FaultKind::partition, 10s, just(1), 29s));
     options.node.membership.forget_dead_after = 10s;
   }

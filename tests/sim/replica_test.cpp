@@ -1,6 +1,8 @@
 // Replicas run the tasks of a job in order, and both kinds of replica have one interface.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "peer/config/resumed_stages.hpp"
+#include "peer/config/task.hpp"
 #include "peer/node/stage_replica.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/virtual/stand_ins.hpp"
@@ -24,7 +27,7 @@ std::unique_ptr<Replica> whole() {
   return std::make_unique<WholeReplica>(quadratic_learner({.dimension = dimension}, 0), 0);
 }
 
-std::unique_ptr<Replica> staged() {
+std::unique_ptr<StageReplica> staged() {
   const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
   return std::make_unique<StageReplica>(idle_stage_learner({size, size}));
 }
@@ -213,11 +216,7 @@ TEST_CASE("a whole replica goes on from its parts like one that never stopped", 
 
 TEST_CASE("stages do not begin beside sound checkpoints of another cut", "[unit]") {
   const TemporaryFolder folder;
-  const auto resume = [&] {
-    const StageSize size{.parameters = 4, .state = 4, .forward = 4, .backward = 4};
-    return resumed_stages(std::make_unique<StageReplica>(idle_stage_learner({size, size})),
-                          folder.path());
-  };
+  const auto resume = [&] { return resumed_stages(staged(), folder.path()); };
   CHECK(resume().problems.empty());
   Layout other;
   other.add("other", {3});
@@ -270,6 +269,23 @@ TEST_CASE("stages go on from their parts and the version is in the notes of each
   const auto other = staged();
   REQUIRE(other->restore(parts.front()).empty());
   CHECK(std::ranges::equal(other->stage(1), replica->stage(1)));
+}
+
+TEST_CASE("a resumed peer of a pipeline knows how long the swarm has trained", "[unit]") {
+  const TemporaryFolder folder;
+  for (const std::uint64_t step : {5, 7, 9}) {
+    const auto replica = staged();
+    const SwarmNote note{.samples = 8 * step, .ran = std::chrono::seconds(step)};
+    replica->run({.version = {.step = step, .samples = 8 * step, .lineage = 7},
+                  .tasks = {task::MoveTo{step}, task::LoadStages{{{0, {}}, {1, {}}}, {}},
+                            task::FollowSwarm{0.5, 1, note}}});
+    REQUIRE(save_replica(folder.path(), *replica, {}, "").empty());
+  }
+  const StartingPoint point = resumed_stages(staged(), folder.path());
+  REQUIRE(point.version);
+  CHECK(point.version->step == 9);
+  CHECK(point.replica->swarm_note().ran == std::chrono::seconds(9));
+  CHECK(point.replica->swarm_note().samples == 72);
 }
 
 }  // namespace gv

@@ -33,10 +33,9 @@ std::vector<NamedTest> tests_in_tables(const fs::path& page) {
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("| ")) continue;
     for (std::sregex_iterator found(line.begin(), line.end(), of_folder); found != end; ++found) {
-      const std::string folder = (*found)[1] == "faults" ? "process" : (*found)[1].str();
       const std::string names = (*found)[2];
       for (std::sregex_iterator name(names.begin(), names.end(), one); name != end; ++name) {
-        tests.push_back({folder, (*name)[1]});
+        tests.push_back({(*found)[1], (*name)[1]});
       }
     }
   }

@@ -9,7 +9,7 @@ namespace gv::rules {
 namespace {
 
 /// A peer that does not wait sends only while its weight is at least this fraction of its share. A
-/// peer that waits for old messages alone keeps this weight.
+/// peer with bounded staleness always sends, but keeps about this weight.
 constexpr double least_weight = 1.0 / 8;
 /// The fraction of its weight that a peer sends its neighbours although it has little left. A much
 /// smaller part would be lost when it is added to a numerator in single precision.
