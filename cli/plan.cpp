@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.hpp"
 #include "cli/commands.hpp"
 #include "cli/pins.hpp"
 #include "cli/shared_layers.hpp"
@@ -240,18 +241,14 @@ std::string layers_text(std::size_t first, std::size_t end) {
   return end - first == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, end - 1);
 }
 
-std::string plural(std::size_t count, const char* word) {
-  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
-}
-
 void print_head(const Question& question) {
   const PipelineConfig& pipeline = question.pipeline();
   fmt::print("{}: {}, {} on {}, {} of {} a step\n", question.options.config,
-             to_string(pipeline.schedule), plural(question.task.stages->ends.size(), "stage"),
-             plural(question.peers(), "peer"),
+             to_string(pipeline.schedule), counted(question.task.stages->ends.size(), "stage"),
+             counted(question.peers(), "peer"),
              pipeline.micro_batches == 1 ? "1 micro-batch"
                                          : fmt::format("{} micro-batches", pipeline.micro_batches),
-             plural(question.config.train.batch, "sample"));
+             counted(question.config.train.batch, "sample"));
   const PlanOptions& options = question.options;
   if (!options.speeds.empty()) {
     fmt::print("Peers: as fast as this machine by {}.\n", fmt::join(options.speeds, ", "));
@@ -394,7 +391,7 @@ void print_steps(const Question& question, const Plan& plan, const MeasuredSteps
       "after\n"
       "the other on one core; its processor time then went through the schedule's clock. {}\n"
       "Not in it: sums between replicas of a stage, and peers that share a processor.\n",
-      plural(measured.steps, "step"), ms(measured.least_s), ms(measured.most_s),
+      counted(measured.steps, "step"), ms(measured.least_s), ms(measured.most_s),
       links ? "Links are as given." : "Links are free.");
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/counted.hpp"
+
 namespace gv {
 namespace {
 
@@ -117,11 +119,11 @@ std::string topology_svg(const TopologyQuestion& question) {
       "<defs><marker id='arrow' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='7' "
       "markerHeight='7' orient='auto'><path d='M0 0L8 4L0 8z' fill='#0b6e4f'/></marker></defs>\n"
       "<rect width='100%' height='100%' fill='#fff'/>\n"
-      "<text x='{3:.0f}' y='24' class='title'>{4} of {5} peer{8}{6}</text>\n"
+      "<text x='{3:.0f}' y='24' class='title'>{4} of {5}{6}</text>\n"
       "<text x='{3:.0f}' y='44' class='below'>{7}</text>\n",
-      width, height, 0.95 * sizes.node, margin, to_string(question.topology.kind), question.peers,
-      question.in_pairs ? ", in pairs" : "", meaning_of(question.topology.kind),
-      question.peers == 1 ? "" : "s");
+      width, height, 0.95 * sizes.node, margin, to_string(question.topology.kind),
+      counted(question.peers, "peer"), question.in_pairs ? ", in pairs" : "",
+      meaning_of(question.topology.kind));
   for (std::size_t i = 0; i < panels; ++i) {
     const double left = (width - sizes.panel() * static_cast<double>(columns)) / 2 +
                         static_cast<double>(i % columns) * sizes.panel();

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/counted.hpp"
 #include "consensus/topology/base_k.hpp"
 #include "consensus/topology/graphs.hpp"
 #include "consensus/topology/pairs.hpp"
@@ -188,9 +189,7 @@ std::string line(const std::string& name, const std::string& value) {
   return wrapped(fmt::format("{:<15}", name), value);
 }
 
-std::string after(std::size_t rounds) {
-  return fmt::format("after {} round{}", rounds, rounds == 1 ? "" : "s");
-}
+std::string after(std::size_t rounds) { return "after " + counted(rounds, "round"); }
 
 std::string pairs_line(const TopologyQuestion& question) {
   const Topology& topology = question.topology;
@@ -305,9 +304,8 @@ std::string topology_report(const TopologyQuestion& question) {
   const Traffic traffic = traffic_of(question, rounds);
   const std::size_t period =
       question.in_pairs ? PairPlan(topology, n, question.seed).period() : period_of(topology, n);
-  std::string text =
-      fmt::format("{} of {} peer{}{}\n{}\n\n", to_string(topology.kind), n, n == 1 ? "" : "s",
-                  parameters_text(question), meaning_of(topology.kind));
+  std::string text = fmt::format("{} of {}{}\n{}\n\n", to_string(topology.kind), counted(n, "peer"),
+                                 parameters_text(question), meaning_of(topology.kind));
   text += line("neighbours",
                fmt::format("{} in a round at most",
                            question.in_pairs ? (n > 1 ? 1 : 0) : traits_of(topology, n).degree));
@@ -342,7 +340,7 @@ std::string topology_report(const TopologyQuestion& question) {
 
 std::string topology_table(std::size_t peers, std::uint64_t seed) {
   const char* row = "{:<21}{:>10}{:>8}{:>9}{:>12}{:>9}{:>12}\n";
-  std::string text = fmt::format("{} peer{}\n\n", peers, peers == 1 ? "" : "s") +
+  std::string text = counted(peers, "peer") + "\n\n" +
                      fmt::format(fmt::runtime(row), "topology", "neighbours", "period", "gap",
                                  "to a tenth", "models", "in gossip");
   for (const TopologyKind kind : topology_kinds) {

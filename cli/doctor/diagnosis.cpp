@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/counted.hpp"
 #include "base/printable.hpp"
 #include "cli/exit_codes.hpp"
 
@@ -21,10 +22,6 @@ std::size_t count_of(const Diagnoses& diagnoses, Health health) {
 }
 
 }  // namespace
-
-std::string counted(std::size_t number, std::string_view thing) {
-  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
-}
 
 Diagnoses diagnoses_of(const Problems& problems, std::string_view sound) {
   Diagnoses found;

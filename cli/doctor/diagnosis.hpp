@@ -25,9 +25,6 @@ struct Diagnosis {
 
 using Diagnoses = std::vector<Diagnosis>;
 
-/// A number of things as text, for example "1 error" or "2 errors".
-std::string counted(std::size_t number, std::string_view thing);
-
 /// Turns each problem into an error. If there are no problems, returns one ok line with the text
 /// `sound`.
 Diagnoses diagnoses_of(const Problems& problems, std::string_view sound);

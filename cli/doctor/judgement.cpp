@@ -10,6 +10,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "base/counted.hpp"
 #include "consensus/trust/trust.hpp"
 #include "peer/host/network_options.hpp"
 #include "peer/host/swarm_start.hpp"

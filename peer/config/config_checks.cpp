@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.hpp"
 #include "consensus/compression/compressors.hpp"
 #include "consensus/gossip/pair_memories.hpp"
 #include "consensus/mixing/stability.hpp"
@@ -499,13 +500,12 @@ void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::
   const Config& config = reading.parsed.config;
   if (pull_of_round(config, steps) < bound && !is_beyond_descent(config)) return;
   const double most = rate_of(bound, steps);
-  reading.report(
-      "train.learning_rate",
-      fmt::format("{}, and with {} step{} a round plain descent on a curvature of 1 runs "
-                  "apart from {:.3g} on",
-                  reason, steps, steps == 1 ? "" : "s", most),
-      fmt::format("write learning_rate = {:.2g} or less{}", 0.9 * most,
-                  steps == 1 ? "" : ", or a shorter period_steps below [mixing]"));
+  reading.report("train.learning_rate",
+                 fmt::format("{}, and with {} a round plain descent on a curvature of 1 runs "
+                             "apart from {:.3g} on",
+                             reason, counted(steps, "step"), most),
+                 fmt::format("write learning_rate = {:.2g} or less{}", 0.9 * most,
+                             steps == 1 ? "" : ", or a shorter period_steps below [mixing]"));
 }
 
 /// Checks the centre of exchanges in pairs, and that alpha is not too large for its workers.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/counted.hpp"
 #include "base/printable.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/config/shards.hpp"
@@ -137,8 +138,8 @@ void Host::print_waiting() {
   const bool ends_alone = contacts_.empty() && course.options().alone_after > Duration{};
   const Time until = ends_alone ? std::min(course.barrier_deadline(), Time(join_deadline))
                                 : course.barrier_deadline();
-  say(stdout, fmt::format("waits for {} more peer{}, at most {:.0f} s more\n", missing,
-                          missing == 1 ? "" : "s", std::max(0.0, seconds(until - now()))));
+  say(stdout, fmt::format("waits for {}, at most {:.0f} s more\n", counted(missing, "more peer"),
+                          std::max(0.0, seconds(until - now()))));
 }
 
 /// Says why the run has ended, for a peer that ends by itself or on request.

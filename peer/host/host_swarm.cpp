@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.hpp"
 #include "consensus/trust/trust.hpp"
 #include "peer/config/refusal.hpp"
 #include "peer/host/running_host.hpp"
@@ -72,10 +73,10 @@ void Host::enter_swarm() {
 /// because a machine that has it cannot reach this peer.
 void Host::offer_ticket(const TicketTerms& terms) {
   if (const auto open = tickets_->open_ticket(control_->advertised(), wall_s())) {
-    say(stdout, fmt::format("an earlier ticket is good for {} more machine{} and {} min; for "
+    say(stdout, fmt::format("an earlier ticket is good for {} and {} min; for "
                             "another: grapevine invite {}\n",
-                            open->uses_left, open->uses_left == 1 ? "" : "s",
-                            (open->left_s + 59) / 60, options_.folder.string()));
+                            counted(open->uses_left, "more machine"), (open->left_s + 59) / 60,
+                            options_.folder.string()));
     return;
   }
   const std::optional<std::string> ticket = make_ticket(terms);

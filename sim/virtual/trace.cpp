@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/counted.hpp"
 #include "base/fields.hpp"
 #include "base/overloaded.hpp"
 #include "peer/node/facts.hpp"
@@ -242,9 +243,8 @@ void Trace::on_effects(const Simulator&, PeerNumber peer, const NodeEffects& eff
                             [&](const task::Save&) { rest += ", saves"; }, [](const auto&) {}},
                  task);
     }
-    say(fmt::format("computes {} step{}{}{}", steps, steps == 1 ? "" : "s",
-                    forces == 0 ? "" : fmt::format(", {} force{}", forces, forces > 1 ? "s" : ""),
-                    rest));
+    say(fmt::format("computes {}{}{}", counted(steps, "step"),
+                    forces == 0 ? "" : ", " + counted(forces, "force"), rest));
   }
 }
 
