@@ -9,7 +9,7 @@
 namespace gv::settings {
 namespace {
 
-/// Adds the keys for how gradients are summed, and for which of their values are sent.
+/// Adds the keys that determine how gradients are summed and which of their values are sent.
 void append_sums(const Keys& allreduce) {
   std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
   for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
@@ -60,7 +60,7 @@ void append_sums(const Keys& allreduce) {
       "gradients are summed in pieces of this many numbers, while later ones are still computed");
 }
 
-/// Keys for the steps that each peer makes alone between two sums.
+/// Adds the keys for the steps that each peer makes alone between two sums.
 void append_local_steps(const Keys& allreduce) {
   allreduce.add(
       "period", GV_FIELD(allreduce.local.period), {1, 1e6},

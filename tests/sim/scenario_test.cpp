@@ -359,7 +359,7 @@ loss = 0.5
   CHECK(to_toml(scenario) == to_toml(drawn_from(7)));
   CHECK(to_toml(scenario) != to_toml(drawn_from(8)));
   Scenario again = scenario;
-  draw_rules(again, 8, 9);  // What is drawn is not drawn again.
+  draw_rules(again, 8, 9);  // Rules that have been drawn are not drawn again.
   CHECK(to_toml(again) == to_toml(scenario));
 }
 
