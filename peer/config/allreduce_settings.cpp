@@ -27,10 +27,10 @@ void append_sums(const Keys& allreduce) {
   allreduce.add("rank", GV_FIELD(allreduce.compression.rank), {0, 256},
                 "matrices of gradients are sent as factors of this rank, and the error is kept for "
                 "the next step; 0 = off; not with top_k_per_512");
-  allreduce.add(
-      "sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
-      "gradients of dense layers are sent as the inputs and the deltas whose product they are, if "
-      "these are not more numbers; not with codec, top_k_per_512, rank or a period above 1");
+  allreduce.add("sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
+                "gradients of dense layers are sent as the inputs and the deltas whose product "
+                "they are, if these have no more numbers than the gradient; not with codec, "
+                "top_k_per_512, rank or a period above 1");
   allreduce.add("one_bit", GV_FIELD(allreduce.compression.one_bit),
                 "gradients are sent as one bit for each number and two means for every 512, and "
                 "the error is kept for the next step; with more than 28 peers they are sent whole; "

@@ -74,7 +74,7 @@ void RoundKeys::append_messages() const {
            "fraction of the numbers that is sent");
   shared.with("codec", {"qsgd"})
       .add("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
-           "number of magnitudes to which numbers are rounded, besides 0");
+           "number of magnitudes, besides 0, to which numbers are rounded");
   mixing.choice(
       "memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
       "what a peer remembers of earlier messages, so that the codec may leave something out");
@@ -109,13 +109,13 @@ void RoundKeys::append_corrections() const {
            "momentum of the rule or correction");
   mixing.with("correction", {"quasi_global"})
       .add("smoothing", GV_FIELD(mixing.rule.smoothing), {0, 0.9999},
-           "fraction of this momentum that a round keeps");
+           "fraction of the momentum of the correction that a round keeps");
 }
 
 /// Adds the keys for staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() const {
   mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 128},
-             "for how many of the last rounds messages of neighbours may be missing when a peer "
+             "number of the last rounds whose messages from neighbours may be missing when a peer "
              "begins a round; -1 = it never waits");
   mixing.add("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),
              "true = the weight of a message is multiplied by 1 / (1 + its age in rounds)");
@@ -129,9 +129,9 @@ void RoundKeys::append_pace() const {
                  [](const Config& c) { return c.mixing.rule.fragments > 1; })
       .choice("fragment_order", GV_FIELD(mixing.rule.fragment_order),
               named_choices(fragment_orders),
-              "which piece: in_turn = the next one, the same at all peers; largest = the one that "
-              "changed most at each peer; own = the piece that is the peer's own, the only one "
-              "that it trains");
+              "which piece a round concerns: in_turn = the next one, the same at all peers; "
+              "largest = the one that changed most at each peer; own = the piece that is the "
+              "peer's own, the only one that it trains");
   mixing.with("topology", {"star", "tree"})
       .add("centre_rests", GV_FIELD(mixing.rule.centre_rests),
            "true = the centre only mixes and does not train");

@@ -17,7 +17,7 @@ void append_cut(const Keys& pipeline) {
                  [](const Config& c) { return c.pipeline.ends.empty(); })
       .add("memory_mb", GV_FIELD(pipeline.memory_mb), {0, 1e9},
            "the model is cut so that no stage is estimated to need more than this many megabytes "
-           "of a peer, or of a member of a full group; 0 = no limit");
+           "at a peer, or at a member of a full group; 0 = no limit");
 }
 
 /// Adds the keys for the schedule and its micro-batches.
@@ -59,8 +59,8 @@ void append_replicas(const Keys& pipeline) {
                "peers, as { desk = 0, laptop = 2 }; at most micro_batches times group peers can be "
                "pinned to one stage; the other peers share the remaining work");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
-                  "which replica of a stage takes which micro-batch: fixed = in turns; random = at "
-                  "random; throughput = in proportion to its speed");
+                  "which replica of a stage takes which micro-batch: fixed = each in its turn; "
+                  "random = at random; throughput = in proportion to its speed");
   pipeline.choice(
       "consensus", GV_FIELD(pipeline.consensus), named_choices(stage_consensuses),
       "how replicas of a stage agree: allreduce = they sum their gradients; gossip = they average "
