@@ -13,8 +13,8 @@ namespace gv {
 /// differences. So both ends of an exchange get the same bits.
 class Comparison {
  public:
-  /// Takes the next elements of both models and writes theirs - ours. All three spans have the same
-  /// size.
+  /// Takes the next elements of both models, and writes theirs - ours to `difference`. All three
+  /// spans have the same size.
   void add(std::span<const float> theirs, std::span<const float> ours, std::span<float> difference);
 
   /// The norms and the distance of the elements added so far. Not finite if any value was not

@@ -1,5 +1,5 @@
-// Gives each peer most of its share at once, and deals the rest one by one to the peer that would
-// finish first.
+// Gives each peer most of its share at once, and deals the remaining samples one by one, each to
+// the peer that would finish it first.
 #include "base/shares.hpp"
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace gv {
 namespace {
 
-/// Gives each peer those samples that it would certainly get one by one. Returns the number of
-/// samples that are left.
+/// Gives each peer the samples that it would certainly get if all samples were dealt one by one.
+/// Returns the number of samples that are left.
 ///
-/// Dealt one by one, samples go to the peers in the order of the times (share + 1) / speed. So a
-/// peer gets every sample that it would finish by some time, provided that the samples that all
-/// peers would finish by then are no more than there are. Rounding could make one sample of a peer
-/// late, so the peer is given one fewer.
+/// Dealt one by one, samples go to the peers in the order of the times (share + 1) / speed. Take
+/// any time by which all peers together would finish no more samples than there are. Each peer
+/// certainly gets all samples that it would finish by that time. Rounding could make one sample of
+/// a peer late, so the peer is given one fewer.
 std::uint64_t give_sure_shares(std::vector<std::uint32_t>& shares, std::span<const double> speeds,
                                std::uint64_t left, std::uint32_t most) {
   const std::uint64_t rounding = 2 * shares.size();

@@ -11,9 +11,9 @@ namespace gv {
 /// plan's time. Otherwise peers would switch back and forth between plans of about equal quality.
 inline constexpr double worth_changing = 0.15;
 
-/// The speeds. One that was not measured (0, negative or not finite) is replaced by the median of
-/// all measured ones, or by 1 if there are none. The median of an even count is the lower of the
-/// two middle values.
+/// Returns the speeds. Each speed that was not measured (0, negative or not finite) is replaced by
+/// the median of the measured ones, or by 1 if there are none. The median of an even count is the
+/// lower of the two middle values.
 std::vector<double> known_speeds(std::span<const double> speeds);
 
 /// Divides `total` samples among the peers. The shares are integers that sum to `total`, each from

@@ -1,4 +1,4 @@
-// Connects two network namespaces by a link with a delay. (tc can do so only on some kernels.)
+// Connects two network namespaces by a link with a delay. (On some kernels tc cannot add a delay.)
 #include <fcntl.h>
 #include <linux/if.h>
 #include <linux/if_tun.h>
@@ -111,9 +111,9 @@ class Way {
 }  // namespace
 
 /// Arguments: NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]. Makes DEVICE in both
-/// namespaces and forwards packets between them for SECONDS, DELAY_MS later and at most MBIT
-/// megabits per second. Drops each packet with a probability of LOSS_PERCENT. Prints a line once
-/// both devices exist.
+/// namespaces and forwards packets between them for SECONDS seconds, with a delay of DELAY_MS
+/// milliseconds and at most MBIT megabits per second. Drops each packet with a probability of
+/// LOSS_PERCENT percent. Prints a line once both devices exist.
 int main(int argc, char** argv) try {
   if (argc != 7 && argc != 8) {
     throw std::invalid_argument("NAMESPACE NAMESPACE DEVICE DELAY_MS MBIT SECONDS [LOSS_PERCENT]");

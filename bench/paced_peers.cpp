@@ -53,7 +53,7 @@ class Pace {
     const auto ends = Clock::now();
     const double needed = Seconds(ends - works).count() / count;
     needed_ = needed_ == 0 ? needed : needed_ + 0.1 * (needed - needed_);
-    // A peer that is late catches up, but by at most one call.
+    // A peer that is late catches up, but by at most the time of one call.
     late_ = std::min(late_ + Seconds(ends - begins).count() - count * step_, count * step_);
   }
 

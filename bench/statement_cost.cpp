@@ -20,8 +20,8 @@ namespace gv {
 namespace {
 
 constexpr Duration latency = std::chrono::milliseconds(5);
-/// Bytes that a statement's number and signature add to a member entry. The bytes of a key are
-/// subtracted, because an entry without a statement also has a key.
+/// Bytes that a signed statement adds to a member entry. Its number and signature replace the
+/// peer's key, which an entry without a statement would contain.
 constexpr std::size_t added_bytes = sizeof(std::uint64_t) + sizeof(Signature) - sizeof(PublicKey);
 
 struct Counts {
@@ -126,7 +126,7 @@ class Swarm {
   std::map<std::pair<Time, std::size_t>, std::pair<std::size_t, Envelope>> queue_;
 };
 
-/// The median time of some repetitions, in seconds.
+/// The median time of one call of `work`, in seconds.
 template <class Work>
 double median_seconds(Work work) {
   std::vector<double> times;

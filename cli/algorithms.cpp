@@ -27,7 +27,7 @@ Config config_of(const NamedAlgorithm& algorithm) {
       .config;
 }
 
-/// Text about the cost of a mixing round for a peer, averaged over all peers and a few rounds.
+/// Describes what a mixing round costs a peer: means over all peers and a few rounds.
 std::string costs(const MixingConfig& rounds, std::size_t peers, double parameters) {
   const RoundPlan plan(rounds.rule, peers, 1);
   constexpr std::uint64_t sampled = 8;
@@ -48,7 +48,7 @@ std::string costs(const MixingConfig& rounds, std::size_t peers, double paramete
       traits_of(rounds.rule).keeps_copies ? ", and one for each neighbour" : "");
 }
 
-/// Text about the cost of a sum of all gradients with each all-reduce algorithm.
+/// Describes what a sum of all gradients costs, with one line for each all-reduce algorithm.
 std::string sum_costs(std::size_t peers, double parameters) {
   std::string text =
       fmt::format("a sum over {} peers by each allreduce.algorithm, means of peers\n", peers);
@@ -93,7 +93,8 @@ std::string algorithm_report(std::string_view name, std::size_t peers, double pa
     }
     if (problems.empty()) text += costs(config.mixing, peers, parameters);
   }
-  // Only these algorithms sum whole gradients. Others compress them, so they send fewer bytes.
+  // Exact-mean algorithms sum complete gradients. The other families compress them and send fewer
+  // bytes.
   if (config.run.mode == ModeKind::allreduce && algorithm.family == "exact-mean") {
     text += sum_costs(peers, parameters);
   }

@@ -38,7 +38,7 @@ std::string not_a_port(const std::string& text) {
 
 namespace {
 
-/// Shows the range of a number in words.
+/// Formats help texts, with the range of a number in words: "UINT from 0 to 9".
 class HelpText : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -64,7 +64,7 @@ static std::vector<std::string> program_behind(int argc, char** argv) {
                    : std::vector<std::string>();
 }
 
-/// True for the words `help` and `version`, which stand for the options of these names.
+/// True for `help` and `version`, which mean the same as `--help` and `--version`.
 static bool is_option_without_dashes(std::string_view word) {
   return word == "help" || word == "version";
 }
@@ -72,7 +72,7 @@ static bool is_option_without_dashes(std::string_view word) {
 /// Says why the first argument is not a command. Empty if it is a command or an option.
 static Problems command_problems(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return {};
-  // Some programs have these as commands.
+  // `help` and `version` are accepted, because other programs have them as commands.
   if (argc == 2 && is_option_without_dashes(argv[1])) return {};
   const std::string word = argv[1];
   std::vector<std::string> names;

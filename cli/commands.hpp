@@ -15,8 +15,8 @@ namespace gv {
 /// Ends the running command with this exit code. May only be called in callbacks of the parser.
 [[noreturn]] void exit_with(int code);
 
-/// Each says why the text of an option is not a port (0 to 65535) or not a whole number from 0 on.
-/// Empty if it is one. They are for CLI::Option::check(), because the parser itself takes -1 for a
+/// Checks for CLI::Option::check(). Each says why the text is not a port (0 to 65535) or not a
+/// whole number from 0 on; empty if the text is valid. Without them, the parser would read -1 as a
 /// very large number.
 std::string not_a_port(const std::string& text);
 std::string not_a_whole_number(const std::string& text);

@@ -35,7 +35,7 @@ Problems option_problems(const DoctorOptions& options) {
 }
 
 int run_doctor(DoctorOptions options, bool as_json) {
-  // As `grapevine create` takes it.
+  // ":7000" means all IPv4 addresses of this machine, as for `grapevine create`.
   if (options.listen.starts_with(':')) options.listen = "0.0.0.0" + options.listen;
   Problems problems = option_problems(options);
   Patient patient = admit(options, problems);

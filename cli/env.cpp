@@ -22,7 +22,8 @@ struct EnvArguments {
   bool as_json = false;
 };
 
-/// A place as text, for example "3 of 16". A question mark replaces an unknown number.
+/// A rank and the number of ranks as text, for example "3 of 16". A question mark replaces an
+/// unknown number.
 std::string place_text(std::optional<std::size_t> rank, std::optional<std::size_t> ranks) {
   const auto text = [](std::optional<std::size_t> number) {
     return number ? std::to_string(*number) : std::string("?");

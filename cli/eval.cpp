@@ -51,8 +51,8 @@ void print_sharpness(const EvaluateOptions& options, const TestSet& test,
       found->has_settled ? "" : " (not settled)", samples, samples == 1 ? "sample" : "samples");
 }
 
-/// Evaluates machines that each know one cluster, and prints their joint score. Returns the exit
-/// code.
+/// Evaluates machines that were each trained on one cluster, and prints their joint score. Returns
+/// the exit code.
 int evaluate_routed(const EvaluateOptions& options, const TestSet& test) {
   const RoutedScore routed = routed_score(options.route, options.files, test);
   if (!routed.problems.empty()) return fail(routed.problems);

@@ -10,13 +10,14 @@ inline constexpr int exit_clean = 0;
 inline constexpr int exit_failed = 1;   ///< The machine or a peer failed.
 inline constexpr int exit_refused = 2;  ///< The operator has to correct something.
 
-/// Exit codes of `grapevine sim --swarm` and `--check`, which run randomly drawn worlds.
+/// Exit codes of `grapevine sim` with --swarm or --check, which check the invariants of virtual
+/// runs.
 inline constexpr int swarm_unsafe = 3;   ///< An invariant was broken.
 inline constexpr int swarm_stuck = 4;    ///< A liveness invariant failed after the world healed.
 inline constexpr int swarm_crashed = 5;  ///< The program itself failed.
 
-/// A peer that got a second SIGINT or SIGTERM. Shells use this code, 128 plus the number of SIGINT,
-/// for Ctrl-C.
+/// Exit code of a peer that received a second SIGINT or SIGTERM. Shells use this code, 128 plus the
+/// number of SIGINT, for Ctrl-C.
 inline constexpr int exit_interrupted = 130;
 
 /// The texts of one exit code, like FactInfo for a fact.

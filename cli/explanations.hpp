@@ -14,7 +14,7 @@ struct Explanation {
   std::string name;      ///< Unique among all kinds, for example `busy` or `exit-2`.
   std::string sentence;  ///< What happened. Values are placeholders in braces, such as `{peer}`.
   std::string meaning;   ///< What it means for the run, and what the other peers do.
-  std::string remedy;    ///< What to do, in whole sentences; empty if nothing has to be done.
+  std::string remedy;    ///< What to do, in complete sentences; empty if nothing has to be done.
 };
 
 /// All explanations: events, then reasons, then exit codes.

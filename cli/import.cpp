@@ -102,7 +102,8 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
     problems.push_back({folder, "it has checkpoints already", "name a folder that is new"});
   }
   if (!problems.empty()) return problems;
-  // All folders are made before anything is written, so that a mended command can be repeated.
+  // All folders are made before anything is written, so that the user can correct the command and
+  // repeat it.
   std::set<std::filesystem::path> made;
   for (const std::string& folder : options.start) {
     std::error_code error;

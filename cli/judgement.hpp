@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// An evaluation of a model. If nothing is trained, there is at most a loss.
+/// An evaluation of a model. If the virtual peers do not train, at most the loss is set.
 struct Judgement {
   double loss = 0;
   Merit merit{.name = "accuracy"};

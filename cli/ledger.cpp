@@ -17,8 +17,8 @@
 namespace gv {
 namespace {
 
-/// The problem of the peer at `address`. A diagnosis that begins with the address does not repeat
-/// it.
+/// Turns a diagnosis of the peer at `address` into a problem. Drops the address from the start of
+/// the text, because a problem begins with its place anyway.
 Problem problem_at(const std::string& address, const Diagnosis& line) {
   const std::string repeated = address + ": ";
   const bool repeats = line.text.starts_with(repeated);

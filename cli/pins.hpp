@@ -18,7 +18,8 @@ using NamedPins = std::map<std::string, std::uint32_t>;
 /// whose names are not in `peers`. Empty if there are no pins.
 std::string pins_text(const NamedPins& pins, const std::vector<std::string>& peers);
 
-/// The same for peers named as `grapevine launch` names them: peer-0, peer-1, ...
+/// Describes the pins of a plan for `peers` peers. These have the names that `grapevine launch`
+/// gives them: peer-0, peer-1, and so on.
 std::string pins_text(const NamedPins& pins, std::size_t peers);
 
 /// The pins by peer id, where peer-0, peer-1, ... have the ids 1, 2, ...

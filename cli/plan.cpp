@@ -86,7 +86,7 @@ struct Question {
   }
 };
 
-/// The estimated costs of the stages. A swarm uses them to assign stages to peers.
+/// The estimated operations of each stage, by which a swarm assigns stages to peers.
 std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   const std::vector<LayerWork> work = layer_work(spec.trainer.model, shape);
   std::vector<double> shares;
@@ -98,7 +98,7 @@ std::vector<double> work_shares(const StagesSpec& spec, SampleShape shape) {
   return shares;
 }
 
-/// Gives the plan the assignment that a swarm reaches once it knows the speeds of its peers.
+/// Assigns the plan's stages to peers as a swarm does once it knows its peers' speeds.
 void map_peers(const Question& question, Plan& plan) {
   std::vector<StageOffer> offers;
   const std::vector<double> speeds = question.speeds();
@@ -138,7 +138,7 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
   const PipelineConfig& pipeline = question.pipeline();
   Plan plan{.spec = *question.task.stages};
   plan.spec.ends = std::move(ends);
-  plan.spec.slices = 0;  // The profile measures whole stages.
+  plan.spec.slices = 0;  // The profile measures stages that no group shares.
   map_peers(question, plan);
   const std::vector<double> speeds = question.speeds();
   const Routes routes =
@@ -162,8 +162,8 @@ Plan make_plan(const Question& question, std::vector<std::size_t> ends, double s
 
 // ---- Cuts from the profile ----
 
-/// Merges every layer without parameters into the layer before it (at the beginning, into the one
-/// after it), so that every stage has parameters.
+/// Merges every layer without parameters into the layer before it, so that every stage has
+/// parameters. A first layer without parameters is merged into the next one.
 std::vector<LayerProfile> with_parameters(const std::vector<LayerProfile>& layers) {
   std::vector<LayerProfile> joined;
   for (const LayerProfile& layer : layers) {
@@ -213,8 +213,8 @@ bool is_sound(const Question& question, const std::vector<std::size_t>& cut) {
   return cut_problems(question.task.trainer.model, question.task.shard->shape, cut).empty();
 }
 
-/// The cuts whose slowest stage is fastest according to the measured profile: one for a single
-/// chain of the fastest peers, and one for all peers.
+/// The cuts that make the slowest stage as fast as possible, according to the measured profile: one
+/// for a single chain of the fastest peers, and one for all peers.
 std::set<std::vector<std::size_t>> profiled_cuts(const Question& question,
                                                  const std::vector<LayerProfile>& layers) {
   const std::size_t stages = question.task.stages->ends.size();
@@ -324,8 +324,8 @@ void print_cuts(const Question& question, const Plan& given, const std::optional
   }
 }
 
-/// Memory of a stage: all versions of its parameters, the gradients of one micro-batch and their
-/// sum, the optimiser's vectors, and the micro-batches in flight.
+/// The bytes of memory that a stage needs: for all versions of its parameters, the gradients of one
+/// micro-batch and of the whole step, the optimiser's vectors, and the micro-batches in flight.
 double memory_bytes(const Question& question, const Plan& plan, std::size_t stage) {
   const StageProfile& profile = plan.stages[stage];
   const PipelineKind kind = question.pipeline().schedule;
@@ -442,7 +442,7 @@ std::set<std::vector<std::size_t>> neighbours(const Question& question,
   return found;
 }
 
-/// The fastest valid plan among the profile's cuts and their neighbours, without the given cut;
+/// The fastest valid plan among the profile's cuts and their neighbours, except the given plan;
 /// nullopt if there is none. Measures neighbours only within `seconds`. Measurements are needed
 /// because a stage may take less or more time than the sum of its layers.
 std::optional<Plan> best_other(const Question& question, const std::vector<LayerProfile>& layers,

@@ -1,5 +1,5 @@
-// Machines that each know one cluster of the data. A sample goes to the machine of the nearest
-// cluster.
+// Machines that were each trained on one cluster of the data. A sample goes to the machine of the
+// nearest cluster.
 #pragma once
 
 #include <string>

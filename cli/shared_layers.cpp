@@ -23,9 +23,10 @@
 namespace gv {
 namespace {
 
-/// With more peers, plans with stages are not searched for.
+/// With more peers than this, plans with stages are not searched for.
 constexpr std::size_t staged_peers_max = 8;
-/// The most steps of all searches together (SearchBudget), which take about three seconds.
+/// The limit on the steps of all searches together (SearchBudget). This many take about three
+/// seconds.
 constexpr std::uint64_t search_steps_max = 300'000'000;
 constexpr std::size_t stages_max = 8;
 /// The largest power of two that is tried as a number of micro-batches. The config's own number is
@@ -68,21 +69,21 @@ std::vector<SplitPin> pins_in(const SplitSite& site, const NamedPins& pins) {
   return found;
 }
 
-/// Searches for all plans of a report within one limit. The most important ones come first, and
-/// each search gets a part of the steps that are left.
+/// Searches for all plans of a report within one budget of steps. The most important plans come
+/// first, and each search gets a part of the steps that are left.
 class ReportSearch {
  public:
   ReportSearch(const Config& config, SplitReport& report, std::size_t stages_max)
       : config_(config), report_(report), stages_max_(stages_max) {}
 
-  /// Fills in the report. Returns the names of the plans that were not all searched for.
+  /// Fills in the report. Returns the kinds of plans whose search was cut short.
   std::vector<std::string> run() {
     PlanSearch search(report_.question);
     report_.samples = best(search, "plans that share only samples", 0.3,
                            {.may_split_layers = false, .one_group = true});
     std::vector<SplitPlan> layers = best(search, "plans that share single layers", 0.4, {});
     if (!left_out_.empty()) {
-      // These plans are few, and include the best ways to share samples.
+      // Plans with a single group are few, and include the best ways to share samples.
       for (SplitPlan& plan : best(search, "", 0.4, {.one_group = true})) {
         keep_plan(layers, std::move(plan));
       }
@@ -102,7 +103,8 @@ class ReportSearch {
   }
 
  private:
-  /// Searches pipelines as the program runs them, with each possible number of peers in a group.
+  /// Searches for the pipelines that the program can run, for each possible number of peers in a
+  /// group.
   void pipelines() {
     SplitQuestion question = report_.question;
     question.micro_batches.push_back(1);
@@ -136,7 +138,7 @@ class ReportSearch {
   std::vector<std::string> left_out_;
 };
 
-/// True if plans with stages are searched for. A single peer has none.
+/// True if there are few enough peers to search for plans with stages.
 bool may_have_stages(const SplitQuestion& question) {
   return question.site.peers.size() <= staged_peers_max;
 }
@@ -150,7 +152,7 @@ Problem no_stages(const SharedLayersOptions& options, const SplitQuestion& quest
           fmt::format("to see them, list at most {} peers", staged_peers_max)};
 }
 
-/// Says which plans were not all searched for.
+/// Says for which plans the search was cut short.
 Problem cut_short(const SharedLayersOptions& options, const SplitQuestion& question,
                   const std::vector<std::string>& left_out) {
   return {
@@ -186,7 +188,7 @@ int show_shared_layers(const SharedLayersOptions& options) {
   report.pins = parsed.config.pipeline.pins;
   report.question.pins = pins_in(report.question.site, report.pins);
   if (!has_stages) {
-    // Pins rule out all other plans of several peers.
+    // With pins, only plans with stages would be valid.
     if (!report.question.pins.empty()) return fail({no_stages(options, report.question)});
     print({no_stages(options, report.question)});
   }

@@ -190,8 +190,8 @@ void Run::show_progress(const CurvePoint& point) {
   std::fflush(stdout);
 }
 
-/// The duration of the run if nothing goes wrong. It depends on the slowest peer or, if the swarm
-/// shares a budget, on all peers together.
+/// The duration in seconds of a run in which nothing goes wrong. It depends on the slowest peer or,
+/// if the swarm shares a budget, on all peers together.
 double Run::expected_s() const {
   double longest = 0;
   double all_steps = 0;
@@ -318,7 +318,8 @@ void Run::print_population(std::span<const PeerSummary> peers) const {
   }
 }
 
-/// Summaries of all peers. A pipeline's stages are not whole models, so they are not evaluated.
+/// Summaries of all peers. Peers of a pipeline are not evaluated, because each has only a part of
+/// the model.
 std::vector<PeerSummary> Run::peers_of(const Simulator& world) {
   const bool judged = stages_ == 0 && scenario_.work == WorkKind::training;
   std::vector<PeerSummary> peers;

@@ -24,8 +24,8 @@ struct CheckedWorld {
   DrawnWorld world;
   Problems problems;
 };
-/// Reads a world that a test keeps. Speeds and links of peers that do not exist are left out, as
-/// worlds drawn by earlier versions name some.
+/// Reads a world that is kept for a test. Drops the speeds and links of peers that do not exist,
+/// because worlds drawn by earlier versions have some.
 CheckedWorld read_world(const std::string& path, std::uint64_t seed);
 
 /// True if the world's text has no problem.

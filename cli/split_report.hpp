@@ -30,8 +30,9 @@ struct SplitReport {
   std::vector<SplitPlan> groups;   ///< The best plans whose groups share stages; may be empty.
 };
 
-/// True if this version can train as fast as in the plan: as a pipeline with or without groups, or
-/// with all peers sharing only samples. The copies that a running pipeline keeps must fit, too.
+/// True if this version can train as fast as the plan says: as a pipeline with or without groups,
+/// or with all peers sharing only samples. A pipeline also needs memory for the copies that it
+/// keeps while it runs.
 bool can_run(const SplitReport& report, const SplitPlan& plan);
 
 std::string to_text(const SplitReport& report);

@@ -25,7 +25,8 @@ std::string inline_table(const TomlTable& table) {
   return fmt::format("{{ {} }}", fmt::join(entries, ", "));
 }
 
-/// The value on one line, as TOML. No setting is a date.
+/// The value on one line, as TOML. No setting is a date or another special type, which would become
+/// an empty string.
 std::string toml_of(const TomlValue& value) {
   return std::visit(Overloaded{[](const TomlOther&) { return std::string("\"\""); },
                                [](const TomlTable& table) { return inline_table(table); },
@@ -69,7 +70,7 @@ void merge(TomlTable& into, const TomlTable& from) {
   }
 }
 
-/// The value with this name, or the item in the place "layers[6]" of the list with this name; null
+/// The value with this name or, for a name like "layers[6]", that item of the list `layers`. Null
 /// if there is none.
 TomlValue* find(TomlTable& table, const std::string& name) {
   const std::size_t bracket = name.find('[');
@@ -91,13 +92,13 @@ bool erase(TomlTable& table, const std::string& setting) {
   return inner != nullptr && erase(*inner, setting.substr(dot + 1));
 }
 
-/// The place "configs/a.toml:12: train.batch" without the file and the line.
+/// Removes the file and the line from a place such as "configs/a.toml:12: train.batch".
 std::string without_line(const std::string& place) {
   const std::size_t at = place.rfind(": ");
   return at == std::string::npos ? place : place.substr(at + 2);
 }
 
-/// The setting in this place. What a plan cannot have of a layer is the way in which the layer is
+/// The setting that caused the problem. If the place is a layer, the cause is how the layer is
 /// split.
 std::string setting_of(const Problem& problem) {
   return problem.place.ends_with(']') ? problem.place + ".split" : problem.place;
@@ -125,11 +126,12 @@ std::string pipeline_settings(const SplitReport& report, const SplitPlan& plan, 
   NamedPins pins = report.pins;
   std::erase_if(pins, [&](const auto& pin) { return pin.second >= plan.stages.size(); });
   if (!pins.empty()) text += fmt::format("pins = {}\n", settings::shown(pins));
-  // Plans are made for passes in this order.
+  // Every plan assumes that passes run in the order of these two schedules.
   const bool keeps_order =
       report.schedule == PipelineKind::one_f_one_b || report.schedule == PipelineKind::zero_bubble;
   if (!keeps_order) text += "schedule = \"1f1b\"\n";
-  // With the default router, replicas of different speeds would get equally many micro-batches.
+  // With the default router, replicas of different speeds would get the same number of
+  // micro-batches.
   if (has_unlike_replicas(plan)) text += "router = \"throughput\"\n";
   return text;
 }
@@ -143,7 +145,7 @@ std::string settings_text(const SplitReport& report, const SplitPlan& plan) {
   const bool factors = std::ranges::any_of(plan.layers, [](const PlannedLayer& layer) {
     return layer.state.kind == SplitKind::factors;
   });
-  // Rounded up, because every peer takes equally many samples on average.
+  // Rounded up, because on average every peer takes the same number of samples.
   return fmt::format("[run]\nmode = \"allreduce\"\npeers = {}\n[train]\nbatch = {}\n{}", peers,
                      (report.question.samples + peers - 1) / peers,
                      factors ? "[allreduce]\nsufficient_factors = true\n" : "");
@@ -155,7 +157,7 @@ Problems refusals(const SplitReport& report, const PlannedSettings& settings) {
   merge(table, table_of(settings.text));
   for (const std::string& setting : settings.removed) erase(table, setting);
   Problems problems = parse_config_text(text_of(table), report.config).problems;
-  // The lines of this text are not those of the config.
+  // Line numbers refer to the merged text and not to the config file, so they are removed.
   for (Problem& problem : problems) problem.place = without_line(problem.place);
   return problems;
 }
@@ -171,7 +173,7 @@ PlannedSettings planned_settings(const SplitReport& report, const SplitPlan& pla
     for (const Problem& problem : best.problems) {
       const std::string setting = setting_of(problem);
       TomlTable unchanged = own;
-      // The plan does not work without its own settings.
+      // A setting of the plan itself must stay.
       if (erase(unchanged, setting)) continue;
       PlannedSettings next = best;
       next.removed.push_back(setting);

@@ -1,4 +1,4 @@
-// The settings with which a plan runs, and what a config must no longer contain.
+// The settings with which a plan runs, and the settings that must be removed from the config.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@ namespace gv {
 
 struct PlannedSettings {
   std::string text;                  ///< The settings as TOML, to be written into the config.
-  std::vector<std::string> removed;  ///< Settings of the config that must go: "pipeline.memory_mb".
-  /// Why the config is refused even then; usually empty. The places name settings, but no lines.
+  std::vector<std::string> removed;  ///< Settings to remove, such as "pipeline.memory_mb".
+  /// Why the config is refused even with these changes; usually empty. The places of these problems
+  /// name settings, but no lines.
   Problems problems;
 };
 

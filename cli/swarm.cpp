@@ -45,8 +45,8 @@ void say_crash(int) {
   ::_exit(swarm_crashed);
 }
 
-/// Prints which law a world has broken. `replayed`: the arguments of `grapevine sim` that run the
-/// world again, but for the seed. Returns the exit code.
+/// Prints which invariant a world has broken. `replayed` has the arguments of `grapevine sim` that
+/// run the world again, except the seed. Returns the exit code.
 int say_failure(const DrawnWorld& world, const Violation& violation, const std::string& replayed,
                 bool smallest) {
   fmt::print("{} in the world of seed {}: \"{}\" at {:.6f} s: {}\n",

@@ -48,7 +48,7 @@ std::string line_of(const std::string& setting) {
   return fmt::format("{} = {}\n", setting.substr(0, at), value);
 }
 
-/// Says why a swarm cannot switch to what has this name.
+/// Says why a swarm cannot switch to the mode or algorithm `goal`. Empty if it can.
 Problems problems_of_goal(const std::string& goal) {
   std::vector<std::string> names;
   std::string modes;
@@ -77,7 +77,7 @@ Problems problems_of_key(const std::string& key) {
       with_section += (with_section.empty() ? "write " : " or ") + paths.back();
     }
   }
-  // The peer's answer says what a key is called now.
+  // If the key has an old name, the peer's answer tells the user the new name.
   if (renamed(key)) return {};
   return {{key, "no such setting", with_section.empty() ? near_remedy(key, paths) : with_section}};
 }
@@ -113,8 +113,8 @@ std::optional<Answered> answered(const std::filesystem::path& folder, std::uint6
                               rounds.value("kind", ""), rounds.value("topology", ""))};
 }
 
-/// Sends the settings to the peer and waits until its swarm uses them. Returns the exit code: 0, 1
-/// if that takes too long, 2 if it is impossible.
+/// Sends the settings to the peer and waits until its swarm uses them. Returns the exit code: 0 for
+/// success, 1 if the swarm takes too long, 2 if the switch is impossible.
 int switch_swarm(const SwitchArguments& arguments) {
   std::string settings;
   if (!arguments.goal.empty()) {

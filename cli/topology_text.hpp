@@ -20,8 +20,8 @@ struct TopologyQuestion {
   double parameters = 1000000;  ///< Number of values in a model, four bytes each.
 };
 
-/// The largest number of peers for which figures are computed. At this size eigenvalues take some
-/// seconds.
+/// The largest number of peers for which figures are computed. With this many peers, computing
+/// eigenvalues takes a few seconds.
 inline constexpr std::size_t topology_peers_max = 1024;
 
 /// A sentence that describes this kind.

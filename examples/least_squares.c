@@ -14,13 +14,13 @@
 
 static uint64_t random_state;
 
-/* Of the interval from -1 to 1. */
+/* Returns a random number, uniformly distributed from -1 to 1. */
 static float draw(void) {
   random_state = random_state * 6364136223846793005U + 1442695040888963407U;
   return (float)(random_state >> 40) / 8388608.0F - 1.0F;
 }
 
-/* What the launcher gives differs between peers, and so do the samples that they draw. */
+/* Seeds the random numbers with a text, which must differ between peers. */
 static void seed_by(const char* text) {
   random_state = 88172645463325252U;
   for (; text != NULL && *text != 0; ++text) random_state = 31 * random_state + (unsigned char)*text;

@@ -1,4 +1,5 @@
-// Three arms of a spiral, told apart by a small network in C++17 without any library.
+// A small network in C++17 that tells the three arms of a spiral apart. It needs no library except
+// Grapevine.
 //
 //     c++ -std=c++17 -O2 examples/spiral.cpp $(pkg-config --cflags --libs grapevine) -o spiral
 //     grapevine launch -n 4 examples/run.toml -- ./spiral [ALGORITHM]

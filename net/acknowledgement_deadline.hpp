@@ -4,8 +4,8 @@
 namespace gv {
 
 /// A connection ends if the other host acknowledges nothing, or takes no bytes, for this long.
-/// Otherwise the system would send again for a quarter of an hour, although a router may have
-/// forgotten the connection.
+/// Without this limit, the system would retransmit for a quarter of an hour, even on a connection
+/// that a router has already dropped.
 inline constexpr int unacknowledged_max_ms = 10'000;
 
 }  // namespace gv

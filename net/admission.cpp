@@ -1,4 +1,4 @@
-// Uses a ticket on the guest's side, over one ZeroMQ socket and its monitor.
+// The guest's side of joining by ticket, over one ZeroMQ socket and its monitor.
 #include "net/admission.hpp"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ constexpr int guest_events = ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
                              ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                              ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
 constexpr std::size_t refusal_shown = 200;
-/// How long a guest waits for an answer on its first connection; on each later one it waits twice
-/// as long as before. An answer takes five round trips, and if many guests join at once, some may
-/// have to wait for others.
+/// A guest's time limit for an answer on its first connection. The limit doubles with each new
+/// connection. An answer takes five round trips, and if many guests join at once, some may have to
+/// wait for others.
 constexpr auto ask_again = std::chrono::seconds(2);
 constexpr const char* guest_monitor = "inproc://monitor.guest";
 
@@ -68,7 +68,7 @@ struct Door {
   zmq::socket_t dealer, events;
 };
 
-/// The fault in an answer that is not a refusal; empty if there is none.
+/// Returns the problem with an answer that is not a refusal; empty if there is none.
 std::string unsound(const JoinAnswer& answer, const Ticket& ticket, const KeyPair& own) {
   const bool is_ours = !answer.certificates.empty() &&
                        answer.certificates.front().key == own.public_key &&
@@ -126,8 +126,8 @@ std::optional<Admission> ask_once(const std::string& address, const Ticket& tick
   return std::nullopt;
 }
 
-/// Asks one address until an answer comes or `patience` runs out. A peer that many guests ask at
-/// once turns some of them away.
+/// Asks one address until an answer comes or `patience` runs out. Asking again is necessary because
+/// a peer turns some guests away if too many ask at once.
 Admission ask_at(const std::string& address, const Ticket& ticket, const KeyPair& own,
                  const JoinRequest& request, const GuestPatience& patience) {
   const auto began = GuestClock::now();

@@ -29,7 +29,8 @@ struct GuestPatience {
   std::chrono::milliseconds silence = std::chrono::seconds(10);
 };
 
-/// The request of a guest with this ticket, which proves that the guest holds the key `own`.
+/// Returns a guest's request to join with this ticket. The request proves that the guest holds the
+/// key `own`.
 JoinRequest join_request(const Ticket& ticket, const KeyPair& own, const std::string& name);
 
 /// Dials the ticket's addresses, one after another, and proves there that we have the ticket and

@@ -43,7 +43,8 @@ AllowList::AllowList(asio::io_context& io, zmq::context_t& context) {
 
 void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared) {
   keys_.clear();
-  // Lists are set often, and converting a thousand keys each time would hold up the event loop.
+  // Reuse the keys that are already converted. Lists are set often, and converting a thousand keys
+  // each time would hold up the event loop.
   std::map<PublicKey, std::optional<CurveKey>> before = std::exchange(curves_, {});
   for (const auto* from : {&shared, &keys}) {
     for (const PublicKey& key : *from) {
@@ -53,8 +54,8 @@ void AllowList::set(const std::set<PublicKey>& keys, const std::set<PublicKey>& 
       if (curve) keys_[*curve] = {key, from == &shared};
     }
   }
-  // A used allowance of handshakes outlives its key's place on the list. Otherwise, a key could get
-  // a new allowance by leaving the list and coming back.
+  // Keep the handshake count of a removed key until its allowance has refilled. Otherwise, a key
+  // could get a new allowance by leaving the list and coming back.
   std::erase_if(handshakes_, [this](const auto& item) {
     return !keys_.contains(item.first) && item.second.is_full(steady_time());
   });

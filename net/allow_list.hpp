@@ -22,8 +22,8 @@ class AllowList {
  public:
   AllowList(asio::io_context& io, zmq::context_t& context);
 
-  /// Replaces the list. Many machines may use the same key in `shared`, so these keys may make more
-  /// handshakes.
+  /// Replaces the list. Each key in `shared` may be used by many machines, so it gets a higher
+  /// limit on handshakes.
   void set(const std::set<PublicKey>& keys, const std::set<PublicKey>& shared = {});
 
   /// The number of keys whose handshakes are counted. A key that has left the list is counted until
@@ -56,8 +56,8 @@ class AllowList {
 /// before connect.
 void dial_as(zmq::socket_t& client, const CurveKeyPair& own, const PublicKey& server);
 
-/// The key of the peer that sent this message, as authenticated by AllowList; empty if there is
-/// none.
+/// The key of the peer that sent this message, as authenticated by AllowList; nullopt if the sender
+/// was not authenticated.
 std::optional<PublicKey> sender_key(const zmq::message_t& message);
 
 }  // namespace gv

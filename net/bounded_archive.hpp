@@ -1,4 +1,4 @@
-// Cereal archives for untrusted bytes: reading never costs more than the length of the input.
+// Cereal archives for untrusted bytes: the length of the input bounds the cost of reading it.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@
 
 namespace gv {
 
-/// Longest string in bytes that either archive accepts.
+/// Length of the longest string that either archive accepts, in bytes.
 constexpr std::size_t archive_string_bytes_max = 4096;
 /// Largest number of elements in a vector that either archive accepts.
 constexpr std::size_t archive_elements_max = 1024;
@@ -31,7 +31,8 @@ class ArchiveError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Numbers whose size is the same everywhere. A `long double` would also send its padding.
+/// Types of numbers that have the same size on every platform. This excludes `long double`, which
+/// also has padding that would be sent.
 template <class T>
 concept ArchiveNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
 
@@ -136,7 +137,8 @@ class BoundedInputArchive
     }
   }
 
-  /// Reads the number of elements that follow. Throws if fewer bytes than that remain.
+  /// Reads the number of elements that follow. Throws if fewer bytes remain, because each element
+  /// takes at least one byte.
   std::size_t read_varint_size(std::size_t limit) {
     const std::uint64_t size = read_varint();
     archive_detail::require_at_most(size, limit, "elements");
@@ -144,7 +146,8 @@ class BoundedInputArchive
     return size;
   }
 
-  /// Reads the number of elements or bytes that follow. Throws if fewer bytes than that remain.
+  /// Reads the number of elements or bytes that follow. Throws if fewer bytes remain, because each
+  /// element takes at least one byte.
   std::size_t read_size(std::size_t limit, const char* what) {
     const auto size = read<std::uint32_t>();
     archive_detail::require_at_most(size, limit, what);

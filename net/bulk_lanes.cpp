@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t messages_max = 64;
 /// Limit on a lane's transfers. Further transfers are dropped.
 constexpr std::size_t transfers_max = 4096;
-/// Number of ended lanes that a peer may keep open. They take memory, so a peer with more of them
-/// gets no new lane.
+/// Limit on the ended lanes whose connections a peer has not closed yet. They hold memory, so a
+/// peer that reaches the limit gets no new lane.
 constexpr std::size_t draining_max = 4;
 constexpr auto invite_deadline = std::chrono::seconds(5);
 constexpr auto housekeeping_period = std::chrono::milliseconds(250);
@@ -118,8 +118,9 @@ void BulkLanes::Impl::invite(Lane& lane) {
   if (!is_out_of_reach(lane.peer) || !ask_relay(lane.peer)) refused(lane.peer);
 }
 
-/// True if a lane has this number, or is being opened with it. Then no other lane may get the
-/// number: peers choose numbers, and a number from one peer must not stand for another peer's lane.
+/// True if a lane has this number, or is being opened with it. Another lane must not get the same
+/// number: peers choose the numbers, and one peer must not choose the number of another peer's
+/// lane.
 bool BulkLanes::Impl::is_taken(std::uint64_t number) const {
   return doors.uses(number) || std::ranges::any_of(lanes, [number](const auto& item) {
            return item.second.id == number;
@@ -159,8 +160,9 @@ void BulkLanes::Impl::answer(PeerId peer, const LaneInvite& theirs) {
   if (found == lanes.end()) found = lanes.emplace(peer, Lane{.peer = peer}).first;
   Lane& lane = found->second;
   const bool waiting = lane.state == Lane::State::invited || lane.state == Lane::State::dialling;
-  // If both sides invite at once, the smaller lane number wins. Both sides know both numbers. An
-  // invitation shows that the peer needs no relay.
+  // If both sides invite at once, the smaller lane number wins. Both sides know both numbers. Our
+  // attempt through a relay always loses, because the invitation shows that the peer needs no
+  // relay.
   if (waiting && !lane.relay && lane.id < theirs.lane) return;
   if (waiting) give_up(lane);
   const bool lost = lane.state == Lane::State::open;

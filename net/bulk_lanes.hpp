@@ -49,8 +49,8 @@ class BulkLanes {
     /// that exceeds the limit loses its lane.
     RateLimit::Options messages = {.per_second = 20000, .burst = 40000};
     PeerId self{};  ///< This peer's id. It decides which end of a relayed lane begins.
-    /// How long a peer must be unreachable before we ask for a relay. The peer may be about to dial
-    /// us.
+    /// How long a peer must be unreachable before we ask for a relay. We wait because the peer may
+    /// be about to dial us.
     Duration relay_patience = std::chrono::seconds(2);
   };
 
@@ -76,19 +76,19 @@ class BulkLanes {
     // The callbacks below are for lanes through a third peer. Without them, there are no such
     // lanes.
 
-    /// Sends a step towards a relayed lane over the control link. Returns false if it cannot be
-    /// sent.
+    /// Sends `RelayStep` messages, which set up a relayed lane, over the control link. Returns
+    /// false if the message cannot be sent.
     std::function<bool(PeerId, const RelayStep&)> send_relay = {};
     /// True if we have a link to the peer, which then needs no relay.
     std::function<bool(PeerId)> is_linked = {};
     /// The peers that may relay to the given peer, with the best first.
     std::function<std::vector<PeerId>(PeerId)> relays = {};
-    /// Dials a peer that has asked for a relay to us, because we may be able to reach it even
+    /// Dials a peer that has asked for a relay to reach us, because we may be able to reach it even
     /// though it cannot reach us. Returns false if dialling makes no sense, or was tried a moment
     /// ago.
     std::function<bool(PeerId)> dial_directly = {};
-    /// The secret for a stream that only the given peer and we can compute; nullopt if we may not
-    /// open a relayed lane to the peer.
+    /// Returns the secret of a stream, which only the given peer and we can compute. Returns
+    /// nullopt if we may not open a relayed lane to the peer.
     std::function<std::optional<LaneToken>(PeerId, std::uint64_t stream)> pair_token = {};
   };
 
@@ -130,8 +130,8 @@ class BulkLanes {
   bool send_message(PeerId to, const Message& message);
 
   /// Call when an answer from the peer is overdue. Gives up the peer's lane as broken if nothing
-  /// has arrived on it for the time `silence`. A router may have forgotten its connection, and
-  /// damaged bytes can make a connection wait forever for the end of a record.
+  /// has arrived on it for the time `silence`. A router may have dropped the connection, or damaged
+  /// bytes may make it wait forever for the end of a record.
   void doubt(PeerId peer, Duration silence);
 
   /// Call when the peer is gone. Closes its lane and drops its transfers, without a callback.

@@ -50,7 +50,7 @@ struct BulkLanes::Impl {
     Clock::time_point progress;
     Clock::time_point heard;  ///< Time of the last byte received; initially the time of opening.
     std::optional<PeerId> relay;  ///< The peer that relays this lane; empty if the lane is direct.
-    /// For a relayed lane: the time since which a direct lane has seemed possible.
+    /// For a relayed lane: the time at which a direct lane began to seem possible.
     std::optional<Clock::time_point> gives_way;
 
     bool is_busy() const {
@@ -88,7 +88,7 @@ struct BulkLanes::Impl {
     std::optional<Clock::time_point> refused;
   };
 
-  /// Counts a relay's offers of a lane to one other peer that led to no lane.
+  /// Counts the offers of one relay that led to no lane with one other peer.
   struct VainOffers {
     std::size_t in_a_row = 0;
     Clock::time_point not_before;  ///< These offers are refused until this time.
@@ -157,7 +157,7 @@ struct BulkLanes::Impl {
   EchoService echoing;
   std::map<PeerId, Detour> detours;
   std::map<PeerId, Move> moves;
-  std::map<std::pair<PeerId, PeerId>, VainOffers> vain_offers;  ///< By the relay and the other.
+  std::map<std::pair<PeerId, PeerId>, VainOffers> vain_offers;  ///< By relay and other peer.
   std::map<PeerId, Lane> lanes;
   std::map<PeerId, std::uint64_t> previous;  ///< The number of each peer's last open lane.
   /// Each peer's message limit; a peer that is absent has its full budget.

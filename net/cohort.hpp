@@ -22,7 +22,7 @@ using CohortSecret = std::array<std::uint8_t, 32>;
 /// A fresh secret from the system's randomness.
 CohortSecret generate_cohort_secret();
 
-/// Writes the text of a secret file that holds `secret` to `content`, which must be empty.
+/// Fills `content`, which must be empty, with the text of a file that holds `secret`.
 void write_cohort_secret(const CohortSecret& secret, SecretText& content);
 
 /// Creates `file` with mode 0600; refuses if it exists.

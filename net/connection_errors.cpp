@@ -7,9 +7,9 @@
 
 /// Replaces the C library's getsockopt. ZeroMQ 4.3 aborts if a connection fails with "protocol not
 /// available" (errno_assert in tcp_connecter.cpp), so this function reports "no route to the host"
-/// instead. Any dialled host, or any router on the way, can cause the dangerous error with an ICMP
-/// message. A definition in the program itself takes precedence over the C library's, even for
-/// calls from libraries. A program that only loads libgrapevine does not get this replacement.
+/// instead. Any dialled host, or any router on the way, can cause this error with an ICMP message.
+/// A definition in the program itself takes precedence over the C library's, even for calls from
+/// libraries. A program that only loads libgrapevine does not get this replacement.
 extern "C" __attribute__((visibility("default"))) int getsockopt(int file, int level, int name,
                                                                  void* value,
                                                                  socklen_t* size) noexcept {

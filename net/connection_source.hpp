@@ -1,4 +1,4 @@
-// The network source that a connection counts against.
+// The network source whose limits apply to a connection.
 #pragma once
 
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-// Addresses to join: which keys are tried there, and when the next ones get their turn.
+// Chooses the keys to try at each address to join, and when to move on to the next keys.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -54,7 +54,8 @@ void ControlLinks::Impl::joined(PeerId peer, SocketWatch* watch) {
 /// Keeps trying the addresses to join, and reports those at which no peer answers.
 void ControlLinks::Impl::tend_joins() {
   const auto now = Clock::now();
-  // The named peer may have been met at another address, as when it was started again.
+  // Drop an address if its named peer is already linked. The peer may have been reached at another
+  // address, for example after a restart.
   std::erase_if(joins, [this](const Join& join) {
     return !join.name.empty() && std::ranges::any_of(links, [&](const auto& item) {
       const Link& link = item.second;

@@ -29,8 +29,8 @@ constexpr std::size_t shows_max = 32;
 /// once.
 constexpr RateLimit::Options guest_frames{.per_second = 20, .burst = 300};
 /// This many returns of earlier sessions in a row mean that two processes use one key. A late
-/// message from a dead process causes at most two: its session seems to return, and then the live
-/// one.
+/// message from a dead process causes at most two: the dead session seems to return, and then the
+/// live one does.
 constexpr int returns_max = 3;
 
 /// Returns the address in the form that ZeroMQ dials, with the source address if one is given.
@@ -71,8 +71,9 @@ ControlLinks::Impl::~Impl() {
   timer->cancel();
   // All sockets must close before the context ends, because its destructor waits for them.
   if (!router) return;
-  // ZeroMQ's thread waits for room among the reports, and ending them waits for that thread. So no
-  // more connections are accepted, and there is room for reports of the connections that are open.
+  // Avoid a deadlock: ZeroMQ's thread may be waiting for room in the monitor's queue, and closing
+  // the monitor waits for that thread. So stop accepting connections, and empty the queue to make
+  // room for the reports about open connections.
   const std::string bound = router->socket().get(zmq::sockopt::last_endpoint);
   zmq_unbind(router->socket().handle(), bound.c_str());
   for (zmq::message_t part; monitor->receive(part);) {
@@ -218,7 +219,7 @@ std::string ControlLinks::Impl::disagreement(const Hello& theirs) const {
   return {};
 }
 
-/// Handles a hello over a certified link: decides whether the settings agree, and whether the
+/// Handles a hello over an authenticated link: decides whether the settings agree, and whether the
 /// peer's process is new.
 bool ControlLinks::Impl::admit(PeerId peer, Link& link, const Hello& theirs) {
   const std::string difference = disagreement(theirs);
@@ -314,7 +315,7 @@ ControlLinks::Impl::Dealer* ControlLinks::Impl::dealer_of(PeerId peer, const Soc
 
 void ControlLinks::Impl::read_dealer(PeerId peer, SocketWatch& watch) {
   for (int i = 0; i < drained_at_once; ++i) {
-    // The frame before may have ended this link.
+    // The previous frame may have ended this link.
     const Dealer* dealer = dealer_of(peer, &watch);
     zmq::message_t frame;
     if (dealer == nullptr || !watch.receive(frame)) return;
@@ -471,8 +472,7 @@ void ControlLinks::Impl::ask_again(PeerId peer, Link& link) {
   Dealer& dealer = *link.dealer;
   const auto now = Clock::now();
   if (now - dealer.said_hello <= dial_again_after) return;
-  // The link starts over, so messages of the first contact wait for it and it does not count as
-  // idle.
+  // The link starts over: messages wait until it is up, and it does not count as idle.
   dealer.opened = dealer.pulse.used = now;
   dealer.pulse.asked.reset();
   if (dealer.pulse.heard < dealer.said_hello) {

@@ -47,7 +47,7 @@ struct RelayStep {
 
   Kind kind = Kind::ask;
   PeerId other{};
-  std::uint64_t stream = 0;  ///< In an offer: random, and equal for both ends.
+  std::uint64_t stream = 0;  ///< In an offer: random id of the stream, equal for both ends.
   /// In an offer: the token by which this end proves itself.
   std::array<std::uint8_t, 32> token{};
   std::string address;  ///< In an offer: "host:port" of the relay's lanes.
@@ -77,7 +77,7 @@ class ControlLinks {
     std::string name;  ///< Our name, in the form that others should show.
     std::vector<AuthorizedPeer> authorized;
     std::string listen;         ///< "host:port" (port 0 means any); empty to dial out only.
-    std::string advertise;      ///< Address that others dial; empty means that of `listen`.
+    std::string advertise;      ///< Address that others dial. If empty, `listen` is used.
     std::string dial_from;      ///< Source of our connections; empty means the system's choice.
     std::uint64_t session = 0;  ///< Random number of this process.
     /// Settings that must be equal on both ends, by field. If one differs, the link is refused and
@@ -134,8 +134,8 @@ class ControlLinks {
   /// does not report failure. Ignores peers that are not authorised.
   void dial(PeerId peer, const std::string& address);
 
-  /// Sets where an authorised peer can be dialled (learnt from membership). An empty address
-  /// forgets it.
+  /// Sets where an authorised peer can be dialled (learnt from membership). An empty `address`
+  /// deletes the known one.
   void set_address(PeerId peer, const std::string& address);
 
   /// Queues a message. If the peer cannot be reached now, drops the message and returns false.

@@ -89,7 +89,8 @@ struct ControlLinks::Impl {
     Pulse pulse;
 
     bool is_known() const { return id.size() > 0; }
-    /// False also while the connection does not answer a check. The next frame on it ends this.
+    /// False if there is no connection, or if it has not answered a check in time. In the second
+    /// case, the next frame on the connection makes this true again.
     bool works() const { return is_known() && !pulse.is_overdue(Clock::now()); }
   };
 

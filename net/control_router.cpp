@@ -14,8 +14,8 @@ namespace gv {
 namespace {
 
 constexpr auto self_test_patience = std::chrono::seconds(10);
-/// Shortest time between two readings of the reports about connections. Strangers can cause any
-/// number of reports, and without a pause each of them would wake the loop.
+/// Shortest time between two reads of the reports about connections. Strangers can cause any number
+/// of reports, and without a pause each of them would wake the loop.
 constexpr auto monitor_rest = std::chrono::milliseconds(20);
 
 }  // namespace
@@ -119,8 +119,9 @@ bool ControlLinks::Impl::put_routed(Route& route, const std::vector<std::byte>& 
   return put(*router, bytes);
 }
 
-/// Has the connections with a peer checked as if they had been used. Another peer that cannot reach
-/// it asks for a relay, and what is lost on the way between the two may be lost in both directions.
+/// Causes a check of the connections with a peer if they are silent. Called when a relay offers to
+/// connect us with that peer: one side could not reach the other, so messages may be lost in both
+/// directions.
 void ControlLinks::Impl::doubt(PeerId peer) {
   const auto found = links.find(peer);
   if (found == links.end()) return;
@@ -135,7 +136,8 @@ void ControlLinks::Impl::tend_routes() {
   for (auto& [peer, link] : links) {
     Route& route = link.route;
     if (!route.is_known() || !route.pulse.is_in_doubt(now)) continue;
-    // If ZeroMQ has no room for the check, the connection takes nothing and does not work either.
+    // If ZeroMQ has no room for the check, the connection accepts no data, so count the check as
+    // sent and let it time out.
     put_routed(route, encode(LinkCheck{}));
     route.pulse.asked = now;
   }
@@ -193,7 +195,8 @@ void ControlLinks::Impl::on_routed_frame(zmq::message_t route, const zmq::messag
   heed(peer, [&] { on_frame_of(peer, found->second, std::move(route), bytes); });
 }
 
-/// Answers a guest, or takes the certificates that a visitor shows. Neither may send anything else.
+/// Answers a guest, or accepts the certificates that a visitor shows. Neither may send anything
+/// else.
 void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t route,
                                         const zmq::message_t& bytes) {
   const auto turn_away = [&](const std::string& why) {
@@ -230,8 +233,8 @@ void ControlLinks::Impl::on_guest_frame(const PublicKey& key, zmq::message_t rou
   }
 }
 
-/// Passes on a request of `grapevine doctor`. Only the budget remembers the sender, because doctor
-/// uses a peer's key but is not that peer's process.
+/// Passes on a request of `grapevine doctor`. The sender is recorded only in its budget, because
+/// doctor uses a peer's key but is not that peer's process.
 void ControlLinks::Impl::on_exam(const PublicKey& key, RateLimit& budget, bool is_guest,
                                  zmq::message_t route, const zmq::message_t& bytes,
                                  const ExamRequest& request) {

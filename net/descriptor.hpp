@@ -10,7 +10,7 @@
 
 namespace gv {
 
-/// An open file descriptor, closed with its owner; -1 means that there is none.
+/// Owns an open file descriptor, and closes it on destruction; -1 means that there is none.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -32,8 +32,8 @@ class Descriptor {
   int fd_;
 };
 
-/// True if the process may open more descriptors without touching the last ones, which are for
-/// lanes, checkpoints and reports.
+/// True if the process may open more descriptors without using up the last ones, which are reserved
+/// for lanes, checkpoints and reports.
 inline bool has_spare_descriptors() {
   constexpr ::rlim_t reserve_max = 20;
   ::rlimit limit{};

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// A partner may read our shared memory until it learns that the lane has ended. This takes long if
-/// the partner's process is stopped. We reuse that memory only after the partner has closed its
+/// A partner may read our shared memory until it learns that the lane has ended, which takes long
+/// if the partner's process is stopped. We reuse that memory only after the partner has closed its
 /// side. In return, we close our side only once we hold none of the partner's memory. All calls
 /// must come from the loop's thread.
 class DrainingConnections {

@@ -39,7 +39,8 @@ class EchoService {
   /// Returns nullopt if no echo can be offered, for example while another one exists.
   std::optional<Offer> offer();
 
-  /// Returns true if the proved connection has accepted the offer; the echo then owns it.
+  /// Returns true if the proved connection has accepted the offer. The echo then owns the
+  /// connection.
   bool accepted(std::uint64_t lane, const ConnectionPtr& connection);
 
   /// Ends an echo whose time is over. Call periodically.

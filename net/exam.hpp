@@ -37,7 +37,7 @@ struct ExamAnswer {
   std::string lanes;       ///< "host:port" for the peer's lanes; empty if it has no port for them.
   std::uint64_t lane = 0;  ///< Number of the offered echo lane; 0 if none is offered.
   std::array<std::uint8_t, 32> token{};  ///< Token by which the asker proves itself on the lane.
-  /// The document about the common work, in pieces short enough for a frame; empty if not
+  /// The peer's account of the swarm's work, in pieces short enough for a frame; empty if not
   /// requested.
   std::vector<std::string> ledger;
 

@@ -27,8 +27,8 @@ class Examiner {
   struct Callbacks {
     std::function<std::uint64_t()> wall_us;  ///< Returns the time in microseconds since 1970.
     std::function<void(ExamAnswer&)> offer;  ///< Fills in the lanes' address and offers an echo.
-    /// Returns the common work known to this peer, as a document of at most `bytes_max` bytes. If
-    /// no function is set, answers contain no ledger.
+    /// Returns this peer's account of the swarm's work, as a document of at most `bytes_max` bytes.
+    /// If no function is set, answers contain no ledger.
     std::function<std::string(std::size_t bytes_max)> ledger = {};
   };
   using Reply = std::function<void(const ExamAnswer&)>;

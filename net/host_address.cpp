@@ -20,9 +20,9 @@ namespace {
 constexpr const char* far_away = "192.0.2.1";
 constexpr const char* far_away_v6 = "2001:db8::1";
 
-/// Returns the first IPv6 or IPv4 address of an interface that is up, other than the loopback
-/// interface, or the loopback address if no other interface is up. Returns nullopt if another one
-/// is up but has no such address.
+/// Returns the first IPv6 (if `is_v6`) or IPv4 address of an interface that is up, ignoring the
+/// loopback interface. Returns the loopback address if no other interface is up, and nullopt if the
+/// other interfaces have no such address.
 std::optional<std::string> address_of_interface(bool is_v6) {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return std::nullopt;

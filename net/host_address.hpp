@@ -22,11 +22,11 @@ inline bool is_ipv6(std::string_view address) { return address.starts_with('[');
 /// address in IPv6 form (::ffff:192.0.2.1) is returned as IPv4.
 std::string host_of(std::string_view address);
 
-/// The "port" of an address; 0 if it has none, or if what follows its last colon is no port.
+/// The "port" of an address; 0 if no valid port follows its last colon.
 std::uint16_t port_number_of(std::string_view address);
 
-/// The host as it is written before ":port": a numeric IPv6 address in brackets, which it may have
-/// already, and any other host unchanged.
+/// Returns the host in the form that is used before ":port". Puts a numeric IPv6 address in
+/// brackets unless it already has them, and leaves any other host unchanged.
 std::string bracketed(std::string_view host);
 
 /// Like host_of(), for a host without a port or brackets.
@@ -35,11 +35,11 @@ std::string plain_host(std::string_view host);
 /// True for an address that listens on all interfaces and cannot be dialled.
 bool is_any_host(std::string_view address);
 
-/// The IPv6 (in brackets) or IPv4 address from which this machine sends packets to `host`. If that
-/// is empty or there is no route to it, the one for distant addresses; without a route there
-/// either, the first address of an interface other than the loopback interface, or the loopback
-/// address if no other interface is up. Nullopt if the other interfaces have no such address. May
-/// look up a name, and so block.
+/// Returns the IPv6 (in brackets) or IPv4 address from which this machine sends packets to `host`.
+/// If `host` is empty or there is no route to it, returns the address used towards distant hosts.
+/// If there is no route to those either, returns the first address of an interface other than
+/// loopback, or the loopback address if no other interface is up. Returns nullopt if the other
+/// interfaces have no such address. May block, because it looks up names.
 std::optional<std::string> own_address_towards(const std::string& host, bool is_v6);
 
 }  // namespace gv

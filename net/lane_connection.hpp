@@ -57,7 +57,7 @@ struct LaneConnection {
   Socket socket;
   PeerId peer{};  ///< The peer at the other end, set when the lane opens.
   std::optional<asio::ssl::stream<Socket&>> tls;
-  std::optional<RingWriter> ring_out;  ///< Set on Unix sockets only, as is `ring_in`.
+  std::optional<RingWriter> ring_out;  ///< Our ring. Like `ring_in`, set on Unix sockets only.
   std::optional<RingReader> ring_in;
   std::optional<BorrowedBuffer> borrowed;  ///< The partner's shared buffer.
   /// Our blocks that the partner may still read, in the order of sending.

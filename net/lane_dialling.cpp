@@ -95,7 +95,7 @@ void LaneHandshake::Impl::dial_unix(const DialPtr& dial) {
     dial_tcp(dial);
     return;
   }
-  // The system follows the address at once, so the folder need not stay open.
+  // The system resolves the path immediately, so the folder need not stay open.
   dial->unix_socket.async_connect(
       stream_protocol::endpoint(socket_address(folder, path.filename().string())),
       [this, dial, weak = std::weak_ptr(alive)](asio::error_code error) {

@@ -123,8 +123,8 @@ void LaneHandshake::Impl::listen_unix() {
 /// Handles a new connection. Its first byte shows whether it uses TLS or plain TCP.
 void LaneHandshake::Impl::welcome(LaneListener& listener, const ConnectionPtr& connection,
                                   bool at_home) {
-  // The partner's first bytes are usually here already. In that case the partner cannot lose its
-  // place while it waits.
+  // The partner's first bytes have usually arrived already. Reading them now keeps the partner from
+  // losing its place in the meantime.
   char first = 0;
   if (::recv(connection->socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
     begin(listener, connection, at_home, first);
@@ -175,7 +175,7 @@ void LaneHandshake::Impl::welcome_tls(LaneListener& listener, const ConnectionPt
       });
 }
 
-/// Notes that a connection has named an expected lane. It has not proved itself yet.
+/// Notes that a connection has named an expected lane. The connection has not proved itself yet.
 void LaneHandshake::Impl::named(const SSL* ssl) {
   if (!tcp_listener) return;
   const ConnectionPtr connection = tcp_listener->find(
@@ -234,8 +234,8 @@ bool LaneHandshake::Impl::is_expected(const Proved& wanted) const {
          found->second.use == wanted.use;
 }
 
-/// Returns what an incoming connection has proved with the token of `lane`. `is_plain` is true for
-/// plain TCP. Returns nullopt if the lane was expected over a different transport.
+/// Returns the result for an incoming connection that has proved the token of `lane`. `is_plain` is
+/// true for plain TCP. Returns nullopt if the lane was expected over a different transport.
 std::optional<LaneHandshake::Proved> LaneHandshake::Impl::proved_by(std::uint64_t lane,
                                                                     bool is_plain) const {
   const auto found = expected.find(lane);

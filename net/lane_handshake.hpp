@@ -27,10 +27,10 @@ class LaneHandshake {
     bool remote = true;          ///< True if TCP may be dialled.
     bool plain = false;          ///< True if TCP is used without TLS.
     std::filesystem::path socket_folder;
-    std::shared_ptr<SharedBuffer> lent;  ///< Sent to partners on this host; may be null.
+    std::shared_ptr<SharedBuffer> lent;  ///< Shared with partners on this host; may be null.
   };
 
-  /// What a connection is used for once it has proved that it holds a token.
+  /// The use of a connection after both ends have proved that they hold the token.
   enum class Use {
     lane,   ///< As a lane, over TLS unless plain lanes are allowed.
     relay,  ///< For relaying, without TLS, because relayed bytes are encrypted already.

@@ -80,8 +80,8 @@ struct LaneHandshake::Impl {
   void await_proof(const ConnectionPtr& connection, std::shared_ptr<ArrivingProof> arriving,
                    bool by_dialler, std::function<void(bool)> then);
   std::optional<LaneToken> token_of(std::uint64_t lane) const;
-  /// Tells the listeners whether a partner may dial us. Call after each change of `expected` or
-  /// `dials`.
+  /// Sets whether the listeners expect a partner to dial us. Call after each change of `expected`
+  /// or `dials`.
   void update_listeners();
 
   asio::io_context& io;

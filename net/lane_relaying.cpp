@@ -9,17 +9,19 @@ namespace {
 
 /// Failures to reach a peer count as unrelated if they are further apart than this.
 constexpr auto failures_apart = std::chrono::minutes(2);
-/// Pause between two requests. It doubles each time that all relays have been asked in vain.
+/// Pause between two requests to relays. It doubles each time that all relays have been asked in
+/// vain.
 constexpr auto ask_pause = std::chrono::seconds(2);
 constexpr std::size_t doublings_max = 4;
-/// Pause between two offers that we follow, because each one makes us dial.
+/// Pause between two offers that we follow. It bounds the number of dials that offers can cause.
 constexpr auto offer_pause = std::chrono::seconds(1);
-/// Most offers from one relay that we follow at the same time, because all lanes share the limit on
-/// dials under way.
+/// Most offers from one relay that we follow at the same time. Further ones are refused, because
+/// all lanes share the limit on dials under way.
 constexpr std::ptrdiff_t offers_at_once = 16;
-/// A relay has to pause while this many pairs of it and another peer have to.
+/// While offers from one relay are paused for this many other peers, no offer from that relay is
+/// followed.
 constexpr std::ptrdiff_t pauses_max = 8;
-/// Vain offers are forgotten this long after the pause that followed them.
+/// Offers that led to no lane are forgotten this long after the pause that followed them.
 constexpr auto vain_remembered = std::chrono::minutes(2);
 /// A relayed lane is replaced by a direct one once it has been quiet for this long.
 constexpr auto quiet = std::chrono::milliseconds(200);
@@ -66,10 +68,11 @@ void BulkLanes::Impl::refused_by_relay(PeerId peer) {
 }
 
 /// True if an offer should not be followed. A hostile relay can make offers that no peer has asked
-/// for, and a hostile peer can ask for itself and never dial the relay. Therefore offers that we
-/// have not asked this relay for pause for each pair of a relay and another peer if they lead to no
-/// lane, and for the whole relay if they do so with many peers. Only a few are followed at once,
-/// and a peer with a link needs no relay unless its direct lanes fail.
+/// for, and a hostile peer can ask for itself and never dial the relay. Therefore, if an offer that
+/// we did not request leads to no lane, further offers from this relay for the same peer are
+/// ignored for a while. If this happens with many peers, all offers from the relay are ignored.
+/// Only a few offers are followed at once, and a peer with a link needs no relay unless its direct
+/// lanes fail.
 bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   const auto now = Clock::now();
   const auto detour = detours.find(other);
@@ -90,8 +93,9 @@ bool BulkLanes::Impl::is_unwanted(PeerId relay, PeerId other) const {
   return move == moves.end() || !move->second.refused || now - *move->second.refused > blocked_for;
 }
 
-/// Counts a relay's vain offer of a lane to another peer, unless we asked for it, and pauses before
-/// its next such offer is followed. The pause doubles each time.
+/// Records that a relay's offer led to no lane with another peer, unless we asked for the offer.
+/// Further offers from the relay for this peer are then ignored for a time that doubles with each
+/// failure.
 void BulkLanes::Impl::offer_was_vain(PeerId relay, PeerId other) {
   const auto detour = detours.find(other);
   if (detour != detours.end() && detour->second.last_asked == relay) return;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned char cipher_id[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 
-/// The number of a lane, as the 8 bytes of its pre-shared key's name.
+/// The name of a lane's pre-shared key: the lane's number, in 8 bytes.
 struct LaneName {
   std::uint64_t lane = 0;
 };

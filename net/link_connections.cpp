@@ -15,8 +15,7 @@
 namespace gv {
 namespace {
 
-/// Returns the number that the system gives to the socket of this descriptor and to no other
-/// socket; 0 if there is none.
+/// Returns the system's unique number for the socket of this descriptor; 0 if there is none.
 std::uint64_t identity_of(int descriptor) {
   std::uint64_t identity = 0;
   ::socklen_t length = sizeof identity;

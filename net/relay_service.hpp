@@ -39,8 +39,8 @@ constexpr std::uint64_t relay_lane(std::uint64_t stream, PeerId self, PeerId oth
 }
 
 /// Makes streams between two peers at the request of one of them. Offers tell both ends to dial
-/// this peer, and each end must prove that it got one. The bytes are copied without being
-/// inspected. All calls must come from the thread of `io`.
+/// this peer, and each end must prove that it has received its offer. The bytes are copied without
+/// being inspected. All calls must come from the thread of `io`.
 class RelayService {
  public:
   struct Options {
@@ -50,7 +50,7 @@ class RelayService {
     RateLimit::Options asks{.per_second = 4, .burst = 32};
     double pair_bytes_per_second = 8 << 20;
     double bytes_per_second = 32 << 20;           ///< Bytes per second for all pairs together.
-    Duration patience = std::chrono::seconds(5);  ///< Time in which both ends must have dialled.
+    Duration patience = std::chrono::seconds(5);  ///< Time limit for both ends to dial.
     Duration idle_close = std::chrono::seconds(90);
   };
   using Send = std::function<bool(PeerId, const RelayStep&)>;
@@ -66,7 +66,8 @@ class RelayService {
   /// Call when the peer `from` refuses its stream to `other`.
   void refused(PeerId from, PeerId other);
 
-  /// Returns true if the proved connection is an end of a stream, which then owns it.
+  /// Returns true if the proved connection is an end of a stream. The stream then owns the
+  /// connection.
   bool accepted(const LaneHandshake::Proved& proved, const ConnectionPtr& connection);
 
   /// Ends all streams of `peer`, which may no longer use this relay.

@@ -18,15 +18,16 @@ namespace gv {
 class Roster {
  public:
   Roster() = default;
-  /// `self` is our own line of the allow-list; `authorized` may contain it or not.
+  /// `self` is our own line of the allow-list; `authorized` may also contain it.
   Roster(const AuthorizedPeer& self, const std::vector<AuthorizedPeer>& authorized);
 
   /// Returns the problem with a hello; empty if it is valid.
   static std::string problem(const Hello& hello);
 
   /// Returns the problem with the peers that a message describes; empty if they are valid. Other
-  /// peers may use other names, so each listed peer in the message gets its name on our list.
-  /// Leaves descriptions of unlisted peers unchanged, because no other part reads them.
+  /// peers may use other names, so the names of listed peers in the message are replaced by those
+  /// on our list. Leaves descriptions of unlisted peers unchanged, because no other part reads
+  /// them.
   std::string admit(Message& message) const;
 
   /// True if `peer` is another peer on the list.

@@ -12,7 +12,8 @@ namespace gv {
 /// interfaces; "::" includes IPv4. Port 0 means any free port. The system holds back silent
 /// connections for a second, so a dialler has to send first. The socket does not block. Throws
 /// PortTaken if another program has the port, and std::runtime_error if listening fails for any
-/// other reason. `option` is what the operator wrote, and `remedy` is what to write instead.
+/// other reason. Error messages begin with `option`, as the operator wrote it, and end with
+/// `remedy`, which says how to correct it.
 asio::ip::tcp::acceptor open_tcp_port(asio::io_context& io, const std::string& host,
                                       std::uint16_t port, const std::string& option,
                                       const std::string& remedy);

@@ -43,8 +43,8 @@ struct LinkCheck {
 };
 
 /// Everything that travels on a control link: a version byte, a kind byte, and the fields. A
-/// JoinRequest and its answer travel between a guest and the peer that invites it, an ExamRequest
-/// and its answer between doctor and a live peer.
+/// JoinRequest and its answer travel between a guest and the peer that invites it. An ExamRequest
+/// and its answer travel between doctor and a live peer.
 using Frame = std::variant<Hello, LaneInvite, Message, JoinRequest, JoinAnswer, RelayStep,
                            ExamRequest, ExamAnswer, LinkCheck>;
 

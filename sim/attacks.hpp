@@ -40,7 +40,7 @@ constexpr std::string_view to_string(AttackKind kind) { return attack_names[kind
 /// True if the attack's strength can be chosen.
 bool has_strength(AttackKind kind);
 
-/// What a hostile peer knows. All models have the same size and are finite.
+/// The information that a hostile peer has. All models have the same size and are finite.
 struct AttackView {
   std::span<const float> own;  ///< x, the model that the hostile peer would send if it were honest.
   std::span<const float> victim;  ///< x_i, the receiver's model.
@@ -54,13 +54,13 @@ struct AttackView {
 };
 
 /// The published strength s of an attack: scale 100, inner_product 0.1, dissensus 1.5, lying_weight
-/// 1000, label_flip 1, and for little_is_enough the result of little_is_enough_z(). 1 for attacks
-/// without a strength.
+/// 1000, label_flip 1, and for little_is_enough the result of little_is_enough_z(). It is 1 for
+/// attacks without a strength.
 double published_strength(AttackKind kind, const AttackView& view);
 
 /// z of Baruch 2019 for n peers, f of them hostile: the normal quantile of (n - f - s) / (n - f).
 /// Here s = floor(n / 2) + 1 - f is the number of honest peers that must be farther from the mean
-/// than the attack, so that the attack has a majority. At least 0.
+/// than the attack, so that the attack has a majority. The result is at least 0.
 double little_is_enough_z(std::size_t peers, std::size_t hostile);
 
 /// The model to send, of the same size as the victim's. `strength` replaces the published one.

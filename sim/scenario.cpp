@@ -11,10 +11,11 @@
 namespace gv {
 namespace {
 
-/// The number of times that one rule's fault may begin. Each time takes memory from the start.
+/// The largest number of times that one rule's fault may begin. Each of them takes memory from the
+/// start of the run.
 constexpr std::size_t repetitions_max = 100000;
-/// A rule is refused if it is expected to repeat more often. Its draws deviate from the expected
-/// number by far less than the difference to `repetitions_max`.
+/// A rule is refused if its expected number of repetitions is above this limit. The drawn number is
+/// then at most `repetitions_max`, because it deviates only a little from the expected one.
 constexpr double repetitions_expected_max = 90000;
 constexpr Duration shortest_wait = std::chrono::milliseconds(1);
 

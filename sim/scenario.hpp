@@ -30,7 +30,7 @@ struct PeerSet {
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
 
   bool contains(std::size_t peer) const;  ///< Must not be called for a random set.
-  void keep_below(std::size_t peers);     ///< Removes the numbers from `peers` on.
+  void keep_below(std::size_t peers);     ///< Removes all numbers of at least `peers`.
   bool is_empty() const { return !all && any == 0 && ranges.empty(); }
 
   static PeerSet everyone() { return {.all = true}; }
@@ -104,8 +104,9 @@ bool is_of_links(FaultKind kind);
 /// True for link faults between `peers` and `to`, which name both ends.
 bool has_two_ends(FaultKind kind);
 
-/// False for faults that happen in an instant, so that a duration would have no effect. A jump of
-/// the clock is one, too, but worlds that were kept from earlier versions give it a duration.
+/// False for faults that happen in an instant, so that a duration would have no effect. True for a
+/// jump of the clock, although it happens in an instant, because stored worlds of earlier versions
+/// give it a duration.
 bool may_last(FaultKind kind);
 
 /// True for faults that happen to each message with a probability.
@@ -136,7 +137,7 @@ struct HostileRule {
   double strength = 0;  ///< Strength s of the attack; 0 means the published strength.
 };
 
-/// What virtual peers compute.
+/// The work that virtual peers do.
 enum class WorkKind {
   training,   ///< Train the run's model on the run's data.
   quadratic,  ///< Minimise a quadratic with a known optimum and noise in its gradients.
@@ -181,22 +182,22 @@ struct FaultEvent {
   FaultRule rule;  ///< The rule, with `peers` and `to` as lists of numbers instead of random sets.
 };
 
-/// Replaces the random sets in the rules of speeds and links by peers that are drawn from `seed`,
-/// once for the whole run.
+/// Replaces the random sets in the speed and link rules by peers drawn from `seed`. The draw holds
+/// for the whole run.
 void draw_rules(Scenario& scenario, std::size_t peers, std::uint64_t seed);
 
-/// Removes the peers from number `peers` on from the rules of speeds and links, and then the rules
-/// that name no peer any more. The speeds and links of the other peers stay the same.
+/// Removes all peers with numbers of at least `peers` from the speed and link rules, and then the
+/// rules that no longer name any peer. The speeds and links of the other peers stay the same.
 void drop_missing_peers(Scenario& scenario, std::size_t peers);
 
-/// Lists the rules that name peers which do not exist among `peers`, and the faults that repeat too
+/// Lists the rules that name peers with numbers of at least `peers`, and the faults that repeat too
 /// often before `end` to be drawn. `place` is the scenario's file name, as problems show it.
 Problems problems_with_rules(const Scenario& scenario, std::size_t peers, Duration end,
                              const std::string& place);
 
 /// All fault events in order of time. Draws repetitions and peers from `rng`, with the same result
 /// for virtual and for real peers. No fault begins after `end`. If problems_with_rules() is empty,
-/// the events of no rule are cut short.
+/// every rule has all of its events.
 std::vector<FaultEvent> timeline(const Scenario& scenario, std::size_t peers, Duration end,
                                  Rng rng);
 

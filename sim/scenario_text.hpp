@@ -1,4 +1,4 @@
-// Reads, writes and describes scenarios as text, all by one table of keys.
+// Reads, writes and describes scenarios as text, all from one table of keys.
 #pragma once
 
 #include <span>

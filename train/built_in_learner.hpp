@@ -1,4 +1,4 @@
-// Makes the built-in learners: of a whole model, or of the stages of one.
+// Makes the built-in learners: one for a whole model, and one for the stages of a model.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace gv {
 using RunTogether =
     std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
 
-/// Returns a learner of the spec's model before its first step. It trains on `shard`. With
-/// `held_out` it can be a member of a population. With `test` it can measure its model on those
-/// samples. `together` runs the spec's threads; without it there is one thread. If the shard is in
-/// files, there must be one thread, and the data must be leased. `aside` then reads the files ahead
-/// of time; without it, they are read when samples are needed.
+/// Returns a new learner for the spec's model, which trains on `shard`. With `held_out` it can be a
+/// member of a population. With `test` it can measure its model on those samples. `together` runs
+/// the spec's threads; without it there is one thread. If the shard is in files, there must be one
+/// thread, and the data must be leased. `aside` then reads the files ahead of time; without it,
+/// they are read when samples are needed.
 std::unique_ptr<Learner> built_in_learner(TrainerSpec spec, std::shared_ptr<const DataSet> shard,
                                           std::shared_ptr<const DataSet> held_out = nullptr,
                                           RunTogether together = {}, RunAside aside = {},

@@ -69,7 +69,7 @@ struct CarriedStage {
   GroupPlace place = {};  ///< The place for which `spare_groups` were made.
   std::vector<std::unique_ptr<GroupNetwork<float>>> spare_groups = {};
   std::vector<std::vector<float>> spare_inputs = {};
-  std::vector<float> gradient;  ///< The gradient of one micro-batch, or the mean of several.
+  std::vector<float> gradient;  ///< The gradient of one micro-batch, or the mean over several.
   ParameterBound bound;
 
  private:

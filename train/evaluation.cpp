@@ -11,8 +11,8 @@
 namespace gv {
 
 std::size_t evaluation_batch(const DataSet& data) {
-  // This many predictions, or numbers in the inputs, keep a processor busy. More would only take
-  // more memory for the activations.
+  // A batch with this many predictions or input values keeps a processor busy. A larger batch would
+  // only need more memory for activations.
   constexpr std::size_t predictions = 2048;
   constexpr std::size_t inputs = std::size_t{1} << 20;
   const std::size_t features = std::max<std::size_t>(1, data.features());

@@ -11,8 +11,8 @@
 
 namespace gv {
 
-/// Number of samples evaluated at once: 256, or fewer if a sample is a long sequence. The model
-/// given to evaluate() must be made for this batch size.
+/// Number of samples evaluated at once: 256, or fewer if samples are large or have many
+/// predictions. The model given to evaluate() must be made for this batch size.
 std::size_t evaluation_batch(const DataSet& data);
 
 /// Returns `count` samples from `begin` on as one batch. `inputs` must have room for their
@@ -26,13 +26,13 @@ Score evaluate(Model& model, std::span<const float> parameters, const DataSet& d
 /// The outputs of a model for each sample of a data set, (samples, outputs).
 std::vector<float> outputs_on(Model& model, std::span<const float> parameters, const DataSet& data);
 
-/// Returns the coefficient of determination R2 = 1 - SS_res / SS_tot of a model, given its score on
-/// all of `data`, or on a representative part. The targets t are the inputs if `score.of_inputs` is
-/// true, and otherwise the data's targets, which must then exist. SS_res is the sum of (output -
-/// t)^2 over all samples and outputs. SS_tot is the sum of (t - mean)^2, where the mean is taken
-/// over the targets of each output. 1 is perfect, 0 is as good as predicting the means, and a
-/// negative value is worse than that. If the targets do not vary, the result is 1 if the model hits
-/// them, else 0. A loss that is not finite gives minus infinity.
+/// Returns a model's coefficient of determination, R2 = 1 - SS_res / SS_tot. `score` is the model's
+/// score on all of `data`, or on a representative part. The targets t are the inputs if
+/// `score.of_inputs` is true, and otherwise the data's targets, which must then exist. SS_res is
+/// the sum of (output - t)^2 over all samples and outputs. SS_tot is the sum of (t - mean)^2, where
+/// the mean is taken over the targets of each output. 1 is perfect, 0 is as good as predicting the
+/// means, and a negative value is worse than that. If the targets do not vary, the result is 1 if
+/// the model predicts them exactly, else 0. A loss that is not finite gives minus infinity.
 double determination(const Score& score, const DataSet& data);
 
 /// The quality of a model, besides its loss. Larger is better.

@@ -18,8 +18,8 @@ class GroupBatch {
   /// `stage` must be the first stage. A batch has `batch` samples and `truth` labels or targets.
   GroupBatch(const SlicedStage& stage, std::size_t batch, std::size_t truth);
 
-  /// Returns the form of the first sum in a pass through the stage. Members get the batch as the
-  /// result of this sum.
+  /// Describes the first sum in a pass through the stage. Members receive the batch as the result
+  /// of this sum.
   GroupSum sum() const;
   /// Writes the first member's summand to `out`. `whole` is that member's batch: the inputs,
   /// followed by the truth.

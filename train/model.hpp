@@ -52,8 +52,8 @@ class Model {
   /// Fills `parameters` (layout().size() floats) with He-uniform weights, zero biases, gains of one
   /// and cluster centres with a deviation of 0.1. The result depends only on the model and `rng`.
   /// If the spec's initial_deviation s is above 0, weights are normal with deviation s. If there
-  /// are R residual layers, the weights at the end of each have deviation s / sqrt(R), so that the
-  /// size of the layers' sum does not depend on R (Radford 2019). An embedding's tables are always
+  /// are R residual layers, the weights at the end of each have deviation s / sqrt(R). So the size
+  /// of the layers' sum does not depend on R (Radford 2019). An embedding's tables are always
   /// normal.
   void initialise(std::span<float> parameters, Rng rng) const;
 

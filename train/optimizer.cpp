@@ -31,7 +31,7 @@ constexpr Size block_size = 4096;
 constexpr float statistics_rate = 0.1F;
 
 /// Replaces a subnormal value with zero. Rounding keeps the smallest values from decaying any
-/// further, so a state without new gradients would stay subnormal for ever, and processors are many
+/// further, so a state without new gradients would stay subnormal for ever. Processors are many
 /// times slower with such values. Unlike a processor's own setting for subnormal values, this gives
 /// the same bits on all machines.
 inline float decayed(float value) {
@@ -306,7 +306,7 @@ void Optimizer::step_block(std::span<float> parameters, std::span<const float> g
       break;
     case OptimizerKind::lars:
     case OptimizerKind::lamb:
-      break;  // These two are updated by whole tensors, not by blocks.
+      break;  // lars and lamb update whole tensors, not blocks.
     case OptimizerKind::adam:
     case OptimizerKind::adamw: {
       const bool decoupled = spec_.kind == OptimizerKind::adamw;

@@ -43,8 +43,8 @@ bool has_momentum(const OptimizerSpec& spec);
 /// no weight decay. The same holds for a tensor of zeros and, in lars, for a tensor whose gradient
 /// is zero.
 ///
-/// The velocity v is a sum of gradients. If it were a difference of two values of x, it would
-/// contain the changes that gossip has mixed in between them.
+/// The velocity v is a sum of gradients. If it were the difference of two successive values of x,
+/// it would also contain changes that gossip has made between the two steps.
 class Optimizer {
  public:
   /// `statistics` are the ranges of running statistics in the flat vector, in ascending order. They
@@ -53,9 +53,9 @@ class Optimizer {
   /// An optimiser for a single matrix of `parameters` values.
   Optimizer(OptimizerSpec spec, std::size_t parameters);
 
-  /// One update. Both spans have the size given at construction. Returns the largest magnitude
-  /// after the update of the parameters that are not statistics. It is infinite or NaN if any of
-  /// them is.
+  /// Makes one update. Both spans have the size given at construction. Returns the largest
+  /// magnitude that parameters other than statistics have after the update: infinite or NaN if any
+  /// of these parameters is.
   float step(std::span<float> parameters, std::span<const float> gradient, double learning_rate);
 
   /// The state vectors and their names, for checkpoints.
@@ -77,7 +77,7 @@ class Optimizer {
   /// The vectors of the state, in the order of copy_state().
   std::vector<std::span<float>> state();
   std::vector<std::span<const float>> state() const;
-  /// Sets the count of updates. Call after all of the state was replaced.
+  /// Sets the count of updates. Call this after replacing all of the state.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
   /// True if an optimiser of this kind could have produced the state: no second moment is negative,
   /// no velocity is larger than the largest gradients would make it, and no first moment is larger

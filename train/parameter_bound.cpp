@@ -1,4 +1,4 @@
-// Brings parameters and running statistics back to their bounds.
+// Clamps parameters and running statistics to their bounds.
 #include "train/parameter_bound.hpp"
 
 #include <algorithm>
@@ -16,8 +16,9 @@ namespace {
 /// is larger.
 constexpr float growth_max = 1000;
 
-/// The largest running statistic: the mean square of values of a million. The changes of statistics
-/// are sent as gradients and thus have the same limit. The square of such a mean is still finite.
+/// The largest running statistic: the mean square of values of about a million. Changes of
+/// statistics are sent as gradients, so the limit is that of gradients. The square of such a mean
+/// is still finite.
 constexpr float largest_statistic = largest_gradient;
 
 /// Calls `visit` with each part of `values` that is outside the ranges.

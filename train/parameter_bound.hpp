@@ -19,8 +19,8 @@ float largest_outside(std::span<const Range> ranges, std::span<const float> valu
 /// learning rate limits them.
 class ParameterBound {
  public:
-  /// `largest`: the largest magnitude of the initial parameters. `statistics`: where the running
-  /// statistics are in them, in ascending order.
+  /// `largest`: the largest magnitude of the initial parameters. `statistics`: the ranges of the
+  /// running statistics among the parameters, in ascending order.
   explicit ParameterBound(float largest, std::vector<Range> statistics = {});
 
   /// The largest magnitude of the parameters that are not running statistics.

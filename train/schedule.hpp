@@ -19,7 +19,7 @@ double learning_rate(const ScheduleSpec& spec, std::size_t batch, std::uint64_t 
 
 /// Like learning_rate(), but the rate falls by `position` (0 to `steps_total`) in place of `step`.
 /// The two differ if the schedule follows the swarm's progress. Warm-up counts our own steps. A
-/// slow peer may still be in it while the swarm's rate falls, and then both factors apply.
+/// slow peer may still be warming up while the swarm's rate falls; both factors then apply.
 double learning_rate_at(const ScheduleSpec& spec, std::size_t batch, std::uint64_t step,
                         double position, std::uint64_t steps_total);
 

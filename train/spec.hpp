@@ -112,8 +112,8 @@ constexpr bool takes_labels(LossKind loss) {
   return loss == LossKind::cross_entropy || loss == LossKind::hinge;
 }
 
-/// The layers of a model: the expansion of `kind = "mlp" | "lenet" | "cnn" | "linear"`, or an
-/// explicit list.
+/// The layers of a model: those of a named model, such as "mlp" or "transformer", or an explicit
+/// list.
 struct ModelSpec {
   std::vector<LayerSpec> layers;
   LossKind loss = LossKind::cross_entropy;
@@ -138,7 +138,7 @@ struct TransformerSpec {
   std::size_t blocks = 4;
   std::size_t width = 128;
   std::size_t heads = 4;
-  bool tied = true;  ///< The output layer uses the embedding's table.
+  bool tied = true;  ///< True if the output layer uses the embedding's table.
 
   friend bool operator==(const TransformerSpec&, const TransformerSpec&) = default;
 };
@@ -189,8 +189,8 @@ enum class PartitionKind { iid, dirichlet, by_label, shared, leased, clusters };
 struct PartitionSpec {
   PartitionKind kind = PartitionKind::iid;
   double alpha = 0.5;  ///< dirichlet: concentration; a small value makes shards differ strongly.
-  /// by_label: number of pieces of each peer. All peers' pieces together are the samples sorted by
-  /// label, cut into equal pieces, so a piece may hold several labels.
+  /// by_label: number of pieces that each peer gets. The samples are sorted by label and cut into
+  /// equal pieces, enough for all peers, so a piece may hold several labels.
   std::size_t labels_per_peer = 2;
 
   friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
@@ -214,7 +214,7 @@ struct TrainerSpec {
   /// In a population: the hyperparameters that vary. Their learning rate and momentum are not used
   /// here.
   Hyperparameters varied;
-  std::uint64_t seed = 1;  ///< Seed of the run. Every peer gets the same initial model.
+  std::uint64_t seed = 1;  ///< Seed of the run. All peers use it for the initial model.
   /// This replica's number. It determines the replica's order of samples and its dropout.
   std::uint64_t peer = 0;
 

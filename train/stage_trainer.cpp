@@ -34,8 +34,8 @@ GV_WIDE void scale_to(float* __restrict x, const float* __restrict y, std::size_
   for (std::size_t i = 0; i < n; ++i) x[i] = scale * y[i];
 }
 
-/// Where a stage's running statistics are in a peer's held parameters. All carriers have all of
-/// them.
+/// The places of a stage's running statistics among the parameters that a peer holds. All carriers
+/// hold all of these statistics.
 std::vector<Range> statistics_in(const ModelPlan& plan, const HeldParameters& held) {
   std::vector<Range> statistics = statistics_of(plan);
   for (Range& range : statistics) {

@@ -21,8 +21,8 @@ struct BenchAllreduceOptions {
 
 /// Formats a size, for example "64 KiB".
 std::string bytes_text(std::size_t bytes);
-/// Parses a size such as "64KiB". The unit is B, KiB, MiB, GiB, or omitted for bytes. Returns
-/// nullopt for other text.
+/// Parses a size such as "64KiB". The unit is B, KiB, MiB or GiB, and may be omitted for bytes.
+/// Returns nullopt for other text.
 std::optional<std::size_t> bytes_from_text(const std::string& text);
 
 /// For each number of ranks, starts one process per rank with new keys in a temporary folder, and

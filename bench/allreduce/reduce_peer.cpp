@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
 using Vector = std::shared_ptr<Floats>;
 
 constexpr auto meeting_deadline = std::chrono::seconds(30);
-/// A loaded machine is slow but not broken, so this is long.
+/// This wait is long, because a loaded machine is slow but not broken.
 constexpr Duration patience = std::chrono::seconds(60);
 constexpr Duration idle_close = std::chrono::hours(1);
 
@@ -239,8 +239,9 @@ void ReducePeer::end() {
   std::filesystem::remove(options_.folder, ignored);
 }
 
-/// Pins ranks to processors as mode `allreduce` pins peers. Like mpirun, pins even if each rank has
-/// its own processor. Otherwise the scheduler would sometimes put two ranks on the same one.
+/// Pins ranks to processors as mode `allreduce` pins peers. Like mpirun, it pins them even if there
+/// are enough processors for all, because the scheduler would sometimes put two ranks on the same
+/// one.
 void ReducePeer::keep_place() {
   const HostPlace place{options_.rank, order_.size()};
   if (place.peers <= processors_.count()) {

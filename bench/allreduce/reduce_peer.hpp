@@ -44,7 +44,7 @@ struct ReducePeerOptions {
 /// size: bytes, algorithm, lane, seconds (a list with the time of each collective), sent_bytes and
 /// cpu_seconds (of one collective). Then waits for SIGTERM. Returns 0, or 1 with a message on
 /// standard error if a sum is wrong, a rank is lost or SIGTERM comes early. If the process that
-/// started this one is gone by then, the last rank removes the folder.
+/// started the ranks has ended before them, the last rank removes the folder.
 int run_reduce_peer(const ReducePeerOptions& options);
 
 }  // namespace gv

@@ -64,9 +64,9 @@ Problems sort(const std::string& subject, Patient& patient) {
   return {};
 }
 
-/// The path of a key or list: `given` if that is not empty. Otherwise an existing file `name` in
-/// `folder`, or in the folder above, where `launch` writes it. If there is neither, `name` in the
-/// current folder.
+/// The path of a key or list. It is `given` if that is not empty, or else an existing file `name`
+/// in `folder` or in the folder above, where `launch` writes it. If there is no such file, it is
+/// `name` in the current folder.
 std::filesystem::path credential(const std::string& given, const std::filesystem::path& folder,
                                  const char* name) {
   if (!given.empty()) return given;
@@ -76,7 +76,8 @@ std::filesystem::path credential(const std::string& given, const std::filesystem
                                             : std::filesystem::path(name);
 }
 
-/// Reads key and list from the certificates in the run folder. Returns false if there are none.
+/// Reads our key and the certificates, which replace the allow-list, from the run folder. Returns
+/// false if the folder has none.
 bool read_certificates(Patient& patient) {
   if (patient.folder.empty() || !has_swarm(patient.folder)) return false;
   Credentials& mine = patient.credentials;
@@ -120,7 +121,7 @@ void read_run(Patient& patient) {
       run.path, {.data_folder = data.folder, .peers = {}, .has_own_data = data.is_in_program});
   if (!run.is_sound() || run.is_data_in_program) return;
   const Config& config = run.parsed.config;
-  // Another peer has written this config, so it may name files only in certain places.
+  // Another peer wrote this config, so the config may name files only in certain places.
   if (is_joined(patient)) {
     run.data_problems = problems_of_places(config, patient.folder, data.folder);
   }

@@ -20,8 +20,8 @@
 namespace gv {
 namespace {
 
-/// Number of vectors that a peer keeps, each as long as the model. The vectors of its mixing rule
-/// come on top (docs/operations.md).
+/// Number of vectors that a peer keeps, each as long as the model. The mixing rule adds vectors of
+/// its own (docs/operations.md).
 constexpr double copies_of_model = 6;
 /// A measured speed above this, in bytes per second, may be due to the other peer's limit for
 /// echoes and not to the link.
@@ -102,7 +102,7 @@ Diagnoses check_allow_list(Patient& patient) {
            .remedy = "write the line that keygen prints on each machine into it"}};
 }
 
-/// The line for our key in allow-lists.
+/// The line that admits our key if it is added to another peer's allow-list.
 std::string own_line(const Credentials& mine) {
   const auto place = mine.place();
   return fmt::format("{} {}", place ? mine.authorized->peers[*place].name : "NAME",

@@ -57,7 +57,8 @@ struct Credentials {
 
   bool has_key() const { return key && key->problems.empty(); }
   bool has_list() const { return authorized && authorized->problems.empty(); }
-  /// Place of our key in the allow-list; nullopt if it is not listed, or if key or list is missing.
+  /// Place of our key in the allow-list. Nullopt if there is no key or no list, or if the key is
+  /// not listed.
   std::optional<std::size_t> place() const;
 };
 
@@ -98,7 +99,8 @@ Patient identify(const DoctorOptions& options, Problems& problems);
 /// its status.
 Patient admit(const DoctorOptions& options, Problems& problems);
 
-/// Performs a handshake with the other peer. Sets `other.live` if it admits our key or ticket.
+/// Performs a handshake with the other peer. Sets `other.live` if that peer admits our key or
+/// ticket.
 Diagnosis meet(Patient& patient);
 
 /// One check. It returns no lines if it has nothing to examine.

@@ -55,7 +55,7 @@ std::string to_json(const Diagnoses& diagnoses) {
                      {"remedy", printable(one.remedy)}});
   }
   const Json document = {{"healthy", exit_code_of(diagnoses) == exit_clean}, {"lines", lines}};
-  // A path may have bytes that are no text.
+  // A path may contain bytes that are not valid UTF-8.
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -62,8 +62,9 @@ std::uint16_t next_event(zmq::socket_t& events) {
   return what;
 }
 
-/// Waits until one attempt succeeds or is refused because of our key, all have failed, or `until`
-/// has passed. Stores the answering peer's name and key in `found` in the first two cases.
+/// Waits until one attempt succeeds or is refused because of our key, until all attempts have
+/// failed, or until the time `until`. In the first two cases, stores the answering peer's name and
+/// key in `found`.
 Handshake::Outcome settle(std::vector<Attempt>& attempts, Clock::time_point until,
                           Handshake& found) {
   const auto is_open = [](const Attempt& attempt) { return !attempt.has_failed; };

@@ -21,13 +21,14 @@ namespace {
 /// A buffer should be this many times as large as the data in flight (docs/operations.md), because
 /// the system's own overhead uses part of it.
 constexpr double buffers_per_link = 4;
-/// A file system gives a file at least this much.
+/// Even the smallest file occupies this many bytes on a disk.
 constexpr std::uint64_t file_bytes_min = 4096;
 /// Memory for a peer's libraries, sockets and small vectors, from docs/performance.md.
 constexpr std::uint64_t peer_bytes = 64 << 20;
 /// If a clock's error exceeds this, file times on two machines do not show which file is newer.
 constexpr Duration clock_error_max = std::chrono::seconds(1);
-/// Clocks may differ by this much, because certificates and tickets are valid for much longer.
+/// A difference of up to this much between two clocks is harmless, because certificates and tickets
+/// are valid for much longer.
 constexpr std::uint64_t clock_apart_max_s = 60;
 
 Diagnosis ok(std::string text) { return {.text = std::move(text)}; }

@@ -16,7 +16,7 @@ namespace gv {
 
 // ---- This machine ----
 
-/// Who may change a file or a folder.
+/// A file or a folder, and whether users other than its owner may change it.
 struct FileMode {
   std::string path;
   bool others_write = false;  ///< True if its group or all users may change it.

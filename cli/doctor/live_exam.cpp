@@ -1,4 +1,4 @@
-// Asks a live peer over one ZeroMQ socket, and measures the speed of one lane.
+// Sends questions to a live peer over one ZeroMQ socket, and measures the speed of one lane.
 #include "cli/doctor/live_exam.hpp"
 
 #include <sodium.h>
@@ -25,7 +25,7 @@ namespace {
 
 using ExamClock = std::chrono::steady_clock;
 
-/// Longer than the time for which the other peer waits for two ports that do not answer.
+/// Longer than the other peer takes to find that two of our ports do not answer.
 constexpr auto answer_patience = std::chrono::seconds(6);
 constexpr const char* exam_monitor = "inproc://exam";
 constexpr int echoes = 5;

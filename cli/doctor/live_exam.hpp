@@ -25,8 +25,8 @@ struct Asked {
   Duration round_trip{};      ///< Time from question to answer.
 };
 
-/// Asks over a separate connection and sends no hello, so that other peers do not take us for a
-/// member. Returns nullopt if there is no answer within some seconds.
+/// Sends the request over a separate connection without a hello, so that other peers do not take us
+/// for a member. Returns nullopt if there is no answer within a few seconds.
 std::optional<Asked> ask_live_peer(const LivePeer& peer, ExamRequest request);
 
 struct MeasuredLane {

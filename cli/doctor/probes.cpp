@@ -133,7 +133,7 @@ std::optional<std::uint64_t> group_number(const std::filesystem::path& file) {
   return number;
 }
 
-/// The memory that this process's control groups (version 2) still allow it.
+/// The number of bytes that this process's control groups (version 2) still let it allocate.
 std::uint64_t left_in_groups() {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
   std::ifstream groups("/proc/self/cgroup");

@@ -1,4 +1,4 @@
-// Carries out all-reduce plans: adds each arriving block at once, and passes it on if planned.
+// Carries out all-reduce plans: adds each block as it arrives, and passes it on if planned.
 #include "consensus/allreduce/all_reduce.hpp"
 
 #if defined(__SSE2__)
@@ -77,9 +77,9 @@ float larger(float a, float b) {
 /// Results of at least this many bytes have left a processor's cache before they are used.
 constexpr std::size_t too_long_for_cache = 4 << 20;
 
-/// A peer is unsound if its sum exceeds the limit by more than this factor. An honest peer's sum is
-/// at most twice the limit: its own input, added to a sum that a hostile peer has brought to the
-/// limit.
+/// A peer counts as hostile if its sum exceeds the limit by more than this factor. An honest peer's
+/// sum is at most twice the limit: its own input, added to a sum that a hostile peer has brought to
+/// the limit.
 constexpr float excess = 4;
 
 /// Clamps values to [-limit, limit]. `largest` is their largest magnitude. Returns false if a value
@@ -91,9 +91,9 @@ bool bring_within(std::span<float> values, float largest, float limit, float mos
   return true;
 }
 
-/// Copies `from` to `to` past the cache, which would first fetch the memory to be overwritten.
-/// Returns false if a value is not finite or larger than `most`. In measurements with the source in
-/// the cache, this took half as long as a plain copy.
+/// Copies `from` to `to` past the cache. A plain copy would first fetch the memory to be
+/// overwritten. Returns false if a value is not finite or larger than `most`. In measurements with
+/// the source in the cache, this function took half as long as a plain copy.
 bool copy_past_cache(float* to, std::span<const float> from, float most) {
 #if defined(__SSE2__)
   const auto misplaced = reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % 4;
@@ -144,8 +144,8 @@ AllReduce::AllReduce(const AllReduceShape& options, PeerId self, std::uint64_t o
     const std::vector<ReduceStep> plan = plan_of(bucket, range);
     bucket.steps.reserve(plan.size());
     for (const ReduceStep& what : plan) {
-      // ready() puts our own part in place at once. Parts that are dealt out are sent from the
-      // input.
+      // If parts are gathered, ready() copies our own part into the result. Parts that are dealt
+      // out are sent from the input.
       Step step{.what = what,
                 .at = what.range.begin,
                 .first_touch = !bucket.has_parts || options_.is_dealt,
@@ -199,8 +199,8 @@ std::size_t AllReduce::limit(const Bucket& bucket, const Step& step) const {
   return std::max(end, step.what.range.begin);
 }
 
-/// The number of segments of a step. A tail of up to a quarter of a segment is appended to the last
-/// full segment, because a separate block would take as much work as a long one.
+/// The number of segments of a step. A short tail, of up to a quarter of a segment, is appended to
+/// the last full segment: as a block of its own it would take as much work as a full block.
 std::size_t AllReduce::segments(const Step& step) const {
   const std::size_t elements = step.what.range.size();
   const std::size_t rest = std::min(options_.segment / segment_rest, elements - 1);
@@ -503,8 +503,8 @@ bool AllReduce::is_too_long(const Step& step, std::span<const float> values) con
 /// at any time, so each element is read only once, and the values in the result are checked. If
 /// norms are limited, the values are needed twice, so a private copy of them is made first. A sum
 /// that is passed on is clamped to the limit, so that the next peer does not consider us hostile
-/// because of the values that we have received. A final sum is left unchanged, because it must have
-/// the same bits at all peers.
+/// because of the values that we have received. A final sum that another peer has completed is left
+/// unchanged, because it must have the same bits at all peers.
 void AllReduce::merge(Step& step, std::span<const float> values) {
   const std::size_t end = step.at + values.size();
   const float scale = step.what.completes ? options_.scale : 1;

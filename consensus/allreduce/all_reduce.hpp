@@ -19,7 +19,8 @@
 
 namespace gv {
 
-/// The last block of a message may be longer than the others by 1/segment_rest.
+/// The last block of a message may be longer than the others by up to 1/segment_rest of their
+/// length.
 inline constexpr std::size_t segment_rest = 4;
 /// The largest size of a block other than the last. Even a longer last block fits into
 /// block_bytes_max.
@@ -38,26 +39,26 @@ struct AllReduceShape {
   ReduceAlgorithm algorithm = ReduceAlgorithm::ring;
   std::vector<Range> buckets;  ///< Disjoint ranges, in the order in which inputs become ready.
   /// Adjacent ranges, one for each rank; may be empty. Together they form one bucket, which is
-  /// gathered and not summed: every peer gets each part unchanged from its rank. Needs a plain
-  /// wire.
+  /// gathered and not summed: every peer gets part i unchanged from rank i. The wire format must
+  /// then be plain.
   std::vector<Range> parts;
   /// True if rank 0 has all parts and deals them out. Each rank then gets only its own part, and
   /// the rest of its result is meaningless.
   bool is_dealt = false;
-  /// Number of elements in one block. The last block has up to 1/segment_rest more. Each block is
-  /// passed on as soon as it arrives.
+  /// Number of elements in one block. The last block may be longer by up to 1/segment_rest. Each
+  /// block is passed on as soon as it arrives.
   std::size_t segment = block_bytes_usual / sizeof(float);
   float scale = 1;  ///< Multiplies every sum once, when it is complete.
-  /// If not 0, the norm of a block may be at most this multiple of the larger of 1 and the norm of
-  /// our own values in the same place. The sender of a block beyond the limit is unsound. Used only
-  /// with `direct`, where a block has one peer's values or the mean of all. With other algorithms,
-  /// an honest peer may pass on a partial sum that a hostile one has spoilt.
+  /// If not 0, limits the norm of each block to this multiple of the norm of our own values in the
+  /// same place (counted as at least 1). The sender of a block beyond the limit counts as hostile.
+  /// Used only with `direct`, where a block has one peer's values or the mean of all. With other
+  /// algorithms, an honest peer may pass on a partial sum that a hostile one has spoilt.
   double norm_cap = 0;
   /// From this element on, weights and the scale are 1, and values are sent without encoding.
   std::size_t unweighted_from = static_cast<std::size_t>(-1);
   /// No value of an input is larger than this. A sum that is larger than such inputs allow is
-  /// clamped, and a peer that sends a far larger one is unsound. Must be above all values from
-  /// `unweighted_from` on.
+  /// clamped, and a peer that sends a far larger one counts as hostile. Must be above all values
+  /// from `unweighted_from` on.
   float largest = std::numeric_limits<float>::max();
   /// Must be plain unless `algorithm` is the ring, which passes final pieces on unchanged. Each
   /// peer encodes its partial sums. The rank that completes a sum encodes it once, so that all
@@ -85,7 +86,7 @@ class AllReduce {
   void ready(std::size_t bucket, Effects& out);
 
   /// Returns the memory into which a block that is arriving should be read. Empty if the block may
-  /// be read into any memory. The answer changes once the block is no longer needed.
+  /// be read into any memory, or is not needed, for example because it has already arrived.
   std::span<std::byte> place(PeerId from, const TransferId& id, std::uint64_t offset,
                              std::size_t bytes);
 
@@ -95,8 +96,8 @@ class AllReduce {
 
   bool done() const { return left_ == 0; }
   /// The first peer that sent unsound values: not finite, far larger than a sum can be, or with too
-  /// large a norm. From then on nothing is sent or received, so such values get no further than the
-  /// first honest peer.
+  /// large a norm. Once there is one, nothing more is sent or received, so unsound values get no
+  /// further than the first honest peer.
   std::optional<PeerId> unsound_from() const { return unsound_from_; }
   std::uint64_t operation() const { return operation_; }
   /// The sum, once done() is true.

@@ -24,12 +24,12 @@ namespace gv {
 ///
 /// (Patarasuk and Yuan 2009 for the ring; Rabenseifner 2004 for halving and doubling, which is
 /// latency-optimal and bandwidth-optimal where n is a power of two. Thakur, Rabenseifner and Gropp
-/// 2005 compare these three, and the butterfly, which they call recursive doubling.) The ring loads
-/// two links of every rank and is the only one whose links can be chosen. The tree needs the fewest
-/// connections, n-1. In `direct` a rank waits only once, between the two halves. But every rank
-/// needs a connection with every other and receives from all others at about the same time. The
-/// butterfly has the fewest rounds but sends whole vectors. It is the only one in which several
-/// ranks add the same values.
+/// 2005 compare both with the tree and with the butterfly, which they call recursive doubling.) The
+/// ring loads two links of every rank and is the only one whose links can be chosen. The tree needs
+/// the fewest connections, n-1. In `direct` a rank waits only once, between the two halves. But
+/// every rank needs a connection with every other and receives from all others at about the same
+/// time. The butterfly has the fewest rounds but sends whole vectors. It is the only one in which
+/// several ranks add the same values.
 enum class ReduceAlgorithm : std::uint8_t {
   ring,  ///< Chunks travel round the ring twice: first to be summed, then as final sums.
   halving_doubling,  ///< Ranks exchange halves, quarters, ... with ranks 1, 2, 4, ... away, then
@@ -40,8 +40,9 @@ enum class ReduceAlgorithm : std::uint8_t {
   butterfly,         ///< Ranks exchange and add whole vectors with ranks 1, 2, 4, ... away.
 };
 
-/// All algorithms, in the order of their numbers. Configs, the command line, choices and simulated
-/// worlds use this list, so a new algorithm needs only a row in the table in reduce_plan.cpp.
+/// All algorithms, in the order of their numbers. Configs, the command line, automatic choices and
+/// simulated worlds all use this list. So a new algorithm needs only an enumerator and a row in the
+/// table in reduce_plan.cpp.
 std::span<const ReduceAlgorithm> reduce_algorithms();
 
 /// The algorithm's name in configs.
@@ -50,7 +51,7 @@ std::string_view to_string(ReduceAlgorithm algorithm);
 /// The algorithm of that name; nullopt if there is none.
 std::optional<ReduceAlgorithm> algorithm_named(std::string_view name);
 
-/// "auto, ring, ... or direct", for messages and help.
+/// "auto, ring, ... or butterfly", for messages and help.
 std::string algorithm_names();
 
 }  // namespace gv

@@ -57,7 +57,7 @@ std::optional<MeasuredLink> slowest_link(const ReduceChoice& choice, const LinkT
   return slowest;
 }
 
-/// The ring of these peers whose slowest link is as fast as possible.
+/// Orders `peers` in a ring so that its slowest link is as fast as possible.
 std::vector<PeerId> fastest_ring(std::vector<PeerId> peers, const LinkTable& links,
                                  std::size_t elements) {
   std::ranges::sort(peers);

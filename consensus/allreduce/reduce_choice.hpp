@@ -17,8 +17,8 @@ namespace gv {
 /// The costs that peers have reported for their outgoing links.
 class LinkTable {
  public:
-  /// Accepts the reports of `from`. A value that makes no sense counts as that of an extremely slow
-  /// link, so wrong reports can only lead to a slow order.
+  /// Accepts the reports of `from`. A value that makes no sense is replaced by that of an extremely
+  /// slow link, so wrong reports can only lead to a slow order.
   void add(PeerId from, const std::vector<LinkReport>& reports);
 
   /// The cost of this link; nullopt if no peer has reported it.
@@ -54,9 +54,9 @@ struct ReduceNeeds {
 };
 
 /// Predicts the seconds that a sum takes. Each phase takes as long as its busiest peer, which sends
-/// or receives one message after the other. The result is never less than the time that the
-/// processors work. If `measured_only` is true, an unmeasured link makes the result nullopt.
-/// Otherwise such a link has the site's assumed cost.
+/// or receives one message after the other. The result is never less than the processors' working
+/// time. If `measured_only` is true, an unmeasured link makes the result nullopt. Otherwise such a
+/// link has the site's assumed cost.
 std::optional<double> predicted_seconds(const ReduceChoice& choice, const LinkTable& links,
                                         const ReduceNeeds& needs, bool measured_only);
 

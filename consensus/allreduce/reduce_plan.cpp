@@ -212,9 +212,9 @@ struct Row {
   bool has_two_phases;
   double byte_factor;
   /// Processor time for each byte of a message, at both ends together, through sockets.
-  /// `memory_byte_s` is the same through shared memory. Both were fitted for 2, 4 and 8 peers on
-  /// two processors. They lie between the values of two kinds of processor. The two kinds differ
-  /// more than the algorithms do.
+  /// `memory_byte_s` is the same through shared memory. Both were fitted to measurements with 2, 4
+  /// and 8 peers on two processors. They are a compromise between two kinds of processor, which
+  /// differ more from each other than the algorithms do.
   double socket_byte_s;
   double memory_byte_s;
   /// The largest number of ranks for this algorithm. It is limited because peers hold a limited

@@ -153,7 +153,8 @@ Ring greedy_ring(const Links& links) {
   return ring;
 }
 
-/// Swaps two neighbouring segments where that makes the ring cheaper. Returns true if it did.
+/// Swaps two neighbouring segments where that makes the ring cheaper. Returns true if the ring has
+/// changed.
 bool move_segments(Ring& ring, const Links& links, double least_gain) {
   const std::size_t n = ring.size();
   bool improved = false;
@@ -176,7 +177,7 @@ bool move_segments(Ring& ring, const Links& links, double least_gain) {
   return improved;
 }
 
-/// Reverses segments where that makes the ring cheaper. Returns true if it did.
+/// Reverses segments where that makes the ring cheaper. Returns true if the ring has changed.
 bool reverse_segments(Ring& ring, const Links& links, double least_gain) {
   const std::size_t n = ring.size();
   bool improved = false;

@@ -94,8 +94,8 @@ inline constexpr std::span<const NamedCodec> fixed_width_codecs() {
   return std::span(summable_codecs).first(3);
 }
 
-/// The codecs of pair exchanges. Those after the codecs of fixed width need a memory shared by the
-/// pair.
+/// The codecs of pair exchanges. Codecs without a fixed width need a memory that both peers keep
+/// (PairMemories).
 inline constexpr std::array exchange_codecs = {
     NamedCodec{"identity", Codec::identity}, NamedCodec{"fp16", Codec::fp16},
     NamedCodec{"bf16", Codec::bf16}, NamedCodec{"qsgd8", Codec::qsgd8},

@@ -95,7 +95,7 @@ void encode_random_k(std::span<const float> values, std::size_t k, bool damped, 
   out += sizeof seed;
   const double scale = damped ? 1 : static_cast<double>(values.size()) / static_cast<double>(k);
   // A value that is not finite may be at an index that is not drawn. The receiver must still notice
-  // it, so every value becomes NaN.
+  // it, so in that case every value sent is NaN.
   const double sound = is_finite(values) ? 1 : std::numeric_limits<double>::quiet_NaN();
   draw_places(seed, values.size(), k, [&](std::size_t place) {
     const auto value = static_cast<float>(values[place] * scale * sound);

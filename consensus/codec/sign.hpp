@@ -6,9 +6,9 @@
 
 namespace gv {
 
-// Karimireddy 2019. We scale each bucket separately, which never loses more than scaling the whole
-// vector: sum ||x_b||_1^2 / d_b >= ||x||_1^2 / d, where bucket x_b has d_b of the d values. A zero
-// is decoded as +scale.
+// This follows Karimireddy et al. 2019. We scale each bucket separately, which never loses more
+// than scaling the whole vector does: sum ||x_b||_1^2 / d_b >= ||x||_1^2 / d, where bucket x_b has
+// d_b of the d values. A zero is decoded as +scale.
 
 constexpr std::size_t sign_bucket = 512;  ///< Number of values that share a scale.
 

@@ -8,7 +8,8 @@
 
 namespace gv {
 
-// Each compressor's file defines its constructor. Only the table below calls them.
+// Each of these functions is defined in the file of its compressor. Only the table below calls
+// them.
 std::unique_ptr<GradientCompressor> whole_compressor(const CompressorOptions& options,
                                                      std::size_t elements, const GradientPlaces&);
 std::unique_ptr<GradientCompressor> top_k_compressor(const CompressorOptions& options,

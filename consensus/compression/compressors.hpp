@@ -38,8 +38,8 @@ struct CompressorKind {
   bool (*is_chosen)(const CompressorOptions&);
   std::unique_ptr<GradientCompressor> (*make)(const CompressorOptions&, std::size_t elements,
                                               const GradientPlaces&);
-  std::string_view
-      model_has;  ///< What a model must have for this compressor. Empty if every model will do.
+  std::string_view model_has;  ///< The property that a model needs for this compressor. Empty if
+                               ///< any model will do.
   bool takes_codec = true;  ///< True if the compressor's values may be sent in any codec.
   /// Why this compressor cannot be combined with one above it in the table, or with an unsupported
   /// codec.

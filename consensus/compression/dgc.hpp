@@ -59,9 +59,9 @@ class Dgc {
   std::vector<float> waiting_;
 };
 
-/// The fraction to send in an epoch; epochs count from 0. It falls by equal factors from last^(1/(w
-/// + 1)) to `last` in w = `warm_up_epochs` epochs. By default the fractions are 32 %, 10 %, 3 %, 1
-/// %, 0.3 % and then 0.1 %, as in the authors' code (the paper begins with 25 %).
+/// The fraction to send in an epoch; epochs count from 0. In w = `warm_up_epochs` epochs it falls
+/// by equal factors from last^(1/(w+1)) to `last`. By default the fractions are 32, 10, 3, 1,
+/// 0.3 and then 0.1 %, as in the authors' code (the paper begins with 25 %).
 double dgc_share(std::uint64_t epoch, double last = 0.001, std::uint64_t warm_up_epochs = 5);
 
 }  // namespace gv

@@ -13,7 +13,8 @@
 namespace gv {
 
 /// The errors of one replica's gradients: the parts that were not sent. A gradient's errors count
-/// only once the sum that includes it has arrived. Until then the gradient can be encoded again.
+/// only once the sum that includes the gradient has arrived. Until then the gradient can be encoded
+/// again.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(std::size_t elements) : elements_(elements) {}
@@ -39,8 +40,8 @@ class ErrorFeedback {
     is_encoded_ = false;
   }
 
-  /// The errors as they are stored in a checkpoint. The name is the same as for top-k, because both
-  /// keep the same kind of values.
+  /// The errors as they are stored in a checkpoint. Their name is the one that top-k uses, because
+  /// it keeps values of the same kind.
   GradientCompressor::Named kept() const {
     if (waiting_.empty()) return {};
     return {{name, waiting_}};

@@ -42,10 +42,10 @@ struct CompressionPlan {
   bool piecewise = true;
 };
 
-/// A way to send less than a whole gradient. One instance belongs to the mode, and plans what is
-/// sent in each sum. Each replica has another instance, because encode() and decode() keep the
-/// values that were not sent and add them to the next gradient (error feedback). An instance
-/// allocates nothing before the first encode(). Pure.
+/// A way to send less than a whole gradient. The training mode has one instance, which plans the
+/// values to send in each sum. Each replica has another instance, because encode() and decode()
+/// keep the values that were not sent and add them to the next gradient (error feedback). An
+/// instance allocates nothing before the first encode(). Pure.
 class GradientCompressor {
  public:
   /// Vectors with their names.

@@ -73,9 +73,9 @@ void add(const float* in, float weight, std::span<float> sum) {
 
 /// 1-bit SGD (Seide et al. 2014). In the paper each aggregator sums one stripe of all peers'
 /// one-bit values, and sends the sum on with one bit for each value again, keeping the error. Here
-/// codes are gathered: each of n peers sends (n - 1) / 28 floats for each value, compared with 2 (n
-/// - 1) / n for whole gradients. With 29 or more peers, complete gradients are sent, including the
-/// kept errors.
+/// codes are gathered: each of n peers sends (n-1)/28 floats for each value, compared with 2(n-1)/n
+/// for whole gradients. With 29 or more peers, complete gradients are sent, including the kept
+/// errors.
 class OneBitCompressor final : public GatheredCompressor {
  public:
   explicit OneBitCompressor(std::size_t elements)

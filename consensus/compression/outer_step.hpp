@@ -1,4 +1,4 @@
-// Local steps: how many are made between two collectives, and the outer step that follows them.
+// Local steps between two collectives, and the outer step that follows each collective.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ enum class OuterKind {
   nesterov,  ///< DiLoCo (Douillard 2023): a Nesterov step with the mean change as the gradient.
 };
 
-/// The number of steps between two collectives, and the kind of the outer step after them.
+/// The number of local steps between two collectives, and the kind of outer step that follows each
+/// collective.
 struct LocalSteps {
   /// Number of local steps for each collective; 1 means that gradients are summed.
   std::uint64_t period = 1;

@@ -87,7 +87,7 @@ GV_WIDE void add_up(const float* __restrict a, const float* __restrict b, std::s
 }
 
 /// Calls `each` for columns 0 to `rank` - 1: for four at a time while at least four are left, then
-/// for single ones.
+/// for one at a time.
 template <class Each>
 void by_columns(std::size_t rank, Each each) {
   for (std::size_t c = 0; c < rank;) {

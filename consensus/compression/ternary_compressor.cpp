@@ -18,7 +18,7 @@ namespace ternary {
 constexpr std::size_t bucket = 512;
 constexpr std::size_t values_in_word = 16;
 /// Values further from zero than this many standard deviations are clipped. The scale is the
-/// largest value, so without clipping a few large values would make most others zero.
+/// largest magnitude, so without clipping a few large values would make most others zero.
 constexpr double clip_deviations = 2.5;
 
 constexpr std::size_t words(std::size_t values) {

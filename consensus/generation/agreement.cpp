@@ -74,7 +74,7 @@ bool Agreement::refuse(Time now, PeerId peer, Effects& out) {
   return true;
 }
 
-/// Counts an unsound message against its sender.
+/// Counts a message that breaks the rules against its sender.
 void Agreement::offend(Time now, PeerId peer, const std::string& why, Effects& out) {
   out.tell(UnsoundMessage{.peer = peer, .why = why});
   if (exclusion_.offend(now, peer)) {
@@ -186,10 +186,10 @@ bool Agreement::is_near(const GenerationId& ballot) const {
   return ballot.number <= std::max(newest_seen_, vouched(newest_seen_)) + numbers_ahead_max;
 }
 
-/// True if our ballot number is far above that of `ballot` and those that the others report. A
-/// hostile peer may have raised ours while we knew hardly any other peer. Without this check we
-/// would never work with the others again. If it has raised the numbers of all peers, their reports
-/// lag behind for a moment, but `ballot` does not.
+/// True if our ballot number is far above both the number of `ballot` and the numbers that the
+/// others report. A hostile peer may have raised ours while we knew hardly any other peer. Without
+/// this check we would never work with the others again. If the hostile peer has raised the numbers
+/// of all peers, their reports lag behind for a moment, but `ballot` does not.
 bool Agreement::is_lifted_above(const GenerationId& ballot) const {
   const std::uint64_t sound = vouched(0);
   return sound > 0 && promised_.number > std::max(sound, ballot.number) + numbers_ahead_max;
@@ -200,8 +200,8 @@ bool Agreement::is_near(const SettingsRevision& revision) const {
          (last_ ? last_->revision.number + revisions_ahead_max : first_revision_max);
 }
 
-/// When it is our turn to propose: at once if we are the first peer not blamed, and later the more
-/// such peers come before us. We also wait while another peer's ballot may be decided.
+/// When it is our turn to propose. The first peer that is not blamed proposes at once. Every such
+/// peer before us delays our turn. We also wait while another peer's ballot may be decided.
 Time Agreement::own_turn() const {
   const std::vector<PeerId> in = exclusion_.taking_part(present_, present_);
   const auto takes_part = [&in](PeerId peer) { return std::ranges::binary_search(in, peer); };
@@ -232,7 +232,7 @@ Duration Agreement::wait_for_answers() const {
 }
 
 /// Charges the proposer for the time that we have waited for its decision in vain. If our process
-/// was stopped meanwhile, only the longest wait of one that runs counts.
+/// was suspended meanwhile, we charge at most the longest wait that a running process can have.
 void Agreement::charge_for_wait(Time now) {
   if (!answered_ || promised_.proposer == self_) return;
   const auto waits = static_cast<int>(2 * candidates_.size() + patience_with_decisions);
@@ -360,7 +360,7 @@ void Agreement::begin(Time now, Generation generation, Effects& out) {
   proposing_ = false;
   answered_ = false;
   ask_again_at_ = never;
-  // If our revision is far above those of all others, it was never valid.
+  // If our revision's number is far above the generation's, our revision was never valid.
   const bool is_ours_sound =
       own_.revision.number <= generation.revision.number + revisions_ahead_max;
   own_.revision =
@@ -448,8 +448,8 @@ void Agreement::receive(Time now, PeerId from, const Propose& message, Effects& 
   promised_ = message.ballot;
   newest_seen_ = std::max(newest_seen_, promised_.number);
   if (was_lifted) {
-    // Our ballots may now repeat earlier numbers. Two decisions of one ballot would convict us, so
-    // the new ballots get another session.
+    // Our ballots may now repeat earlier numbers. Two different decisions of one ballot would
+    // convict us, so the new ballots get another session.
     newest_seen_ = promised_.number;
     session_ = static_cast<std::uint32_t>(hash_combine(session_, newest_seen_));
   }
@@ -528,8 +528,9 @@ void Agreement::receive(Time now, PeerId from, const Install& message,
   begin(now, start, out);
 }
 
-/// Refuses a generation that contradicts our answer about our states. The others cannot know this,
-/// and would wait for us or for a state that we do not have, so we end it for them.
+/// Refuses a generation that contradicts our answer about our states. The others cannot know of the
+/// contradiction, and would wait for us or for a state that we do not have. So we end the
+/// generation for them.
 void Agreement::refuse_sources(Time now, const Generation& start, const std::string& why,
                                Effects& out) {
   const PeerId proposer = start.id.proposer;
@@ -537,13 +538,14 @@ void Agreement::refuse_sources(Time now, const Generation& start, const std::str
   for (const PeerId peer : start.order) {
     if (peer != self_) out.send(peer, EndGeneration{start.id, blamed});
   }
-  // The proposer may know an answer of our former process, or one that no longer holds.
+  // The proposer may have used an answer of our former process, or one that no longer holds.
   if (!last_ || given_.is_outdated) return give_up_on_proposer(now);
   offend(now, proposer, why, out);
 }
 
-/// True if we must not begin `start`. It may contain an excluded peer, name us a source that takes
-/// no part, or contradict our view of the end of the run, of versions or of settings.
+/// True if we must not begin `start`. It may contain an excluded peer, or name a source for us that
+/// takes no part in it. It may also contradict our view of the end of the run, of versions or of
+/// settings.
 bool Agreement::is_refused(const Generation& start, const GenerationPlanner& planner) const {
   const bool goes_back = last_ && start.revision < last_->revision &&
                          last_->revision.number <= start.revision.number + revisions_ahead_max;
@@ -584,7 +586,7 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
   }
   for (const PeerId peer : message.blamed) {
     // Blame from others does not remove a peer that has answered our ballot. Otherwise a hostile
-    // peer could leave all others out by blaming them before it answers itself.
+    // peer could leave all others out by blaming them before it sends its own answer.
     const bool has_answered = proposing_ && answers_.contains(peer);
     if (!has_answered) blame(peer);
   }

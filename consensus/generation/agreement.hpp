@@ -1,4 +1,4 @@
-// Leaderless agreement on generations: which peers work together, and from which model on.
+// Leaderless agreement on generations: which peers work together, and from which model they start.
 #pragma once
 
 #include <algorithm>
@@ -97,7 +97,7 @@ class Agreement {
   /// True if more than a third of all peers refuse the peer, or if we refuse it and are in
   /// lockstep.
   bool is_excluded(PeerId peer) const { return exclusion_.is_excluded(peer, present_); }
-  /// True if we have a proof that the peer has signed two decisions of one ballot.
+  /// True if we have a proof that the peer has signed two different decisions of one ballot.
   bool is_convicted(PeerId peer) const { return watch_.is_convicted(peer); }
   /// The proofs, by convicted peer.
   const std::map<PeerId, Equivocation>& proofs() const { return watch_.proofs(); }
@@ -118,9 +118,10 @@ class Agreement {
   /// True for the messages that receive() handles.
   static bool handles(const Message& message);
   /// Handles Propose, Promise, Preempted, Install, Decided, Equivocation, EndGeneration and
-  /// Refusals. An unsound message is reported as UnsoundMessage and counts against its sender. A
-  /// valid message is ignored if it asks for too much: a ballot far above all that peers report,
-  /// more interruptions than the sender's budget allows, or a settings revision far above ours.
+  /// Refusals. A message that no honest peer sends is reported as UnsoundMessage and counts against
+  /// its sender. A valid message is ignored if it asks for too much: a ballot far above all that
+  /// peers report, more interruptions than the sender's budget allows, or a settings revision far
+  /// above ours.
   void receive(Time now, PeerId from, const Message& message, const GenerationPlanner& planner,
                Effects& out);
 
@@ -181,7 +182,7 @@ class Agreement {
   Duration wait_for_answers() const;
   Time own_turn() const;
 
-  /// What we have told a proposer.
+  /// Facts about our answers to a proposer.
   struct Given {
     bool ends = false;         ///< True if our last answer reported the end of the run.
     bool is_outdated = false;  ///< True if our version has changed since our first answer. The

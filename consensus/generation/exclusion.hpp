@@ -29,10 +29,10 @@ class Exclusion {
   void set_in_step(bool in_step) { in_step_ = in_step; }
   bool is_in_step() const { return in_step_; }
 
-  /// Counts an unsound message of `peer`. Returns true if we now begin to refuse the peer. In
-  /// lockstep, while we refuse a peer that few others refuse, and for the same time afterwards, we
-  /// begin no further refusal because of messages. Otherwise several hostile peers could take turns
-  /// to keep us out for ever, because we take no part while we refuse one of them.
+  /// Counts a message of `peer` that breaks the rules. Returns true if we now begin to refuse the
+  /// peer. In lockstep, while we refuse a peer that few others refuse, and for the same time
+  /// afterwards, we begin no further refusal because of messages. Otherwise several hostile peers
+  /// could take turns to keep us out for ever, because we take no part while we refuse one of them.
   bool offend(Time now, PeerId peer) {
     const bool tolerates = in_step_ && (now < tolerates_until_ || is_lonely());
     return conduct_.offend(now, peer) && !tolerates && refuse(now, peer);

@@ -46,7 +46,7 @@ class LinkSurvey {
   /// Acknowledges a probe from a peer of this generation.
   void receive_block(PeerId from, const Block& block, Effects& out) const;
   void receive(Time now, PeerId from, const ProbeAck& message, Effects& out);
-  /// Call when the lane to the peer broke. Any probe on it is lost.
+  /// Call when the lane to the peer has broken. Any probe on it is lost.
   void lane_lost(PeerId peer);
   /// Call when no lane to the peer can be opened. Its link is reported with 0 bytes a second.
   void lane_refused(PeerId peer);

@@ -8,8 +8,8 @@
 namespace gv {
 namespace {
 
-/// Number of audits kept. No peer is ahead of another by more, so an older incomplete audit has
-/// lost a message and is dropped.
+/// Number of incomplete audits kept. No peer is ahead of another by more audits than this, so a
+/// message of any older audit was lost, and the audit is dropped.
 constexpr std::size_t operations_kept = 2;
 
 }  // namespace

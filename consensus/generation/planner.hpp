@@ -39,14 +39,14 @@ class GenerationPlanner {
  public:
   virtual ~GenerationPlanner() = default;
 
-  /// Plans which peers take part, from which model on, and how: everything except the id and the
-  /// settings. `last` is the newest generation that included this peer, or null. Returns nullopt if
-  /// no peer could continue.
+  /// Plans which peers take part, from which model they start, and how they work: everything except
+  /// the id and the settings. `last` is the newest generation that included this peer, or null.
+  /// Returns nullopt if no peer could continue.
   virtual std::optional<Generation> plan(const Answers& answers, const Generation* last) const = 0;
 
   /// The newest version of which the peers in `answers` together have the complete model; each may
   /// have only a part. If all peers leave, all of them end at this version. `own` is this peer's
-  /// answer, which is the only one that it need not doubt.
+  /// answer, the only one that this peer need not doubt.
   virtual ModelVersion newest_version(const Answers& /*answers*/, const Answer& /*own*/) const {
     return {};
   }
@@ -66,9 +66,9 @@ class GenerationPlanner {
     return revision == SettingsRevision{} ? "" : "its mode cannot switch settings";
   }
 
-  /// Sets our view of the end, against which the decisions of others are checked, and the number of
-  /// peers that could join a generation, including us. A third of all peers means a third of this
-  /// number, because a proposer may leave out honest peers.
+  /// Sets our view of the end of the run, against which the decisions of others are checked, and
+  /// the number of peers that could join a generation, including us. A third of all peers means a
+  /// third of this number, because a proposer may leave out honest peers.
   void set_view(EndView end, std::size_t present) {
     end_view_ = end;
     present_ = present;

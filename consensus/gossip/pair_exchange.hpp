@@ -55,7 +55,7 @@ class PairExchange {
     std::size_t block_least = block_bytes_usual;  ///< The smallest size of a block, except for the
                                                   ///< last of a transfer.
     Duration quarantine = std::chrono::minutes(5);
-    int offences_max = 3;  ///< Number of unsound models at which a peer is quarantined.
+    int offences_max = 3;  ///< Number of invalid models at which their sender is quarantined.
   };
 
   /// Totals since the start. `initiated` is the number of exchanges that have ended with us as
@@ -105,8 +105,8 @@ class PairExchange {
   void receive(Time now, PeerId from, const Message& message, Effects& out);
   void receive_block(Time now, PeerId from, const Block& block, Effects& out);
 
-  /// Call when the bulk lane to `peer` broke. Asks again for the missing blocks, or gives up the
-  /// exchange.
+  /// Call when the bulk lane to `peer` has broken. Asks again for the missing blocks, or gives up
+  /// the exchange.
   void lane_lost(Time now, PeerId peer, Effects& out);
   /// Call when no lane to `peer` can be opened. Gives up the exchange with it.
   void lane_refused(Time now, PeerId peer, Effects& out);
@@ -127,10 +127,11 @@ class PairExchange {
   /// Returns the first peer whose offer we have refused since the last call because we were busy.
   std::optional<PeerId> take_turned_away();
 
-  /// Counts an unsound model of `peer`, as if it came from an exchange. The peer is quarantined
-  /// after `offences_max` of them.
+  /// Counts an invalid model of `peer`, as if it came from an exchange. The peer is quarantined
+  /// after `offences_max` such models.
   void blame(Time now, PeerId peer, Reason reason, Effects& out);
-  /// True if we exchange nothing with the peer at present because it sent unsound models.
+  /// True if we exchange nothing with the peer at present because it has sent too many invalid
+  /// models.
   bool is_quarantined(Time now, PeerId peer) const;
   /// How far apart models usually are. For each recent partner we take the largest Euclidean
   /// distance between the two models of an exchange, before the forces. The result is the median of

@@ -21,11 +21,12 @@ constexpr int queries_max = 8;  ///< Number of times that the responder asks for
 /// An unanswered offer to a new partner gives way to others after the answer deadline divided by
 /// this.
 constexpr int patience_part = 8;
-constexpr std::size_t distances_min = 5;  ///< With fewer distances, there is no typical one.
+constexpr std::size_t distances_min = 5;  ///< The fewest distances from which a typical one can be
+                                          ///< computed.
 /// With fewer partners, a single one could decide the median over partners.
 constexpr std::size_t partners_min = 3;
 
-/// The middle value, or the upper one of two middle ones. There must be a value.
+/// The middle value, or the upper one of two middle values. `values` must not be empty.
 double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
@@ -72,8 +73,9 @@ float PairExchange::State::radius() const {
   return options.clip_factor * static_cast<float>(usual);
 }
 
-/// Records the distance of an exchange. If too many are kept, drops the oldest one of the partner
-/// that has the most. So a partner that exchanges often does not push out the distances of others.
+/// Records the distance of an exchange. If too many are kept, drops the oldest distance of the
+/// partner that has the most. So a partner that exchanges often does not push out the distances of
+/// others.
 void PairExchange::State::note_distance(PeerId partner, double distance) {
   distances.emplace_back(partner, distance);
   if (distances.size() <= distances_max) return;
@@ -262,13 +264,13 @@ void PairExchange::State::on(Time now, PeerId from, const Offer& offer, Effects&
   }
   withdraw_unanswered(now, out);
   if (flight) {
-    // If two peers make offers to each other at once, the offer of the smaller id wins.
+    // If two peers make offers to each other at the same time, the offer of the smaller id wins.
     const bool crossed = flight->partner == from && flight->stage == Stage::offered;
     if (!crossed || self < from) {
       if (!crossed) refuse(from, offer.id, Reason::busy, out);
       return;
     }
-    // Our offer gives way. The partner has not refused it, so it counts as if we had made none.
+    // Our offer gives way. The partner has not refused it, so the offer is not counted.
     --counts.initiated;
     end(out);
   }
@@ -476,10 +478,10 @@ void PairExchange::State::whole(Time now, Effects& out) {
     return;
   }
   mine.stage = Stage::awaiting_ready;
-  // Our own model may travel more slowly than the partner's, and only the partner sees it arrive.
-  // We wait at least four times as long as the partner's model took. The time before we had to ask
-  // again does not count. Otherwise a hostile partner could make us wait longer by being silent at
-  // first.
+  // Our own model may travel more slowly than the partner's, and only the partner sees when our
+  // model arrives. We wait at least four times as long as the partner's model took. The time before
+  // we had to ask again does not count. Otherwise a hostile partner could make us wait longer by
+  // being silent at first.
   const Duration took = now - mine.asked_at;
   mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
   if (mine.ready) commit(now, out);
@@ -538,8 +540,9 @@ void PairExchange::State::commit(Time now, Effects& out) {
     out.send(mine.partner, Commit{mine.id});
   }
   times.note(now, mine.partner, mine.began);
-  // An honest partner holds our whole model by now, so there is nothing to cancel. But that is only
-  // the partner's word, and a hostile partner could make the lane hold one model after another.
+  // An honest partner holds our whole model by now, so there is nothing to cancel. But we have only
+  // the partner's word for this, and a hostile partner could make the lane hold one model after
+  // another.
   out.cancels.push_back({mine.partner, mine.id});
   flight.reset();
 }

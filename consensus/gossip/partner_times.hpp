@@ -13,9 +13,10 @@ namespace gv {
 
 /// Decides which partners rest, that is, get no exchanges for a while. A peer is in one exchange at
 /// a time, so an exchange over a slow link holds up those with other partners. If an exchange took
-/// more than `slow_factor` times the median of those with other partners, its partner rests, so
-/// that it gets at most `share` of our time. A partner rests no longer than `rest_max`, because its
-/// link may recover. If we are slow ourselves, all partners look equally slow, and none rests.
+/// more than `slow_factor` times the median time of exchanges with other partners, its partner
+/// rests. So the partner gets at most `share` of our time. A partner rests no longer than
+/// `rest_max`, because its link may recover. If we are slow ourselves, all partners look equally
+/// slow, and none rests.
 class PartnerTimes {
  public:
   static constexpr double slow_factor = 4;
@@ -36,8 +37,8 @@ class PartnerTimes {
 
   /// Notes that we gave up an exchange that began at `began`, because the partner was silent or its
   /// lane broke too often. It counts like any exchange. The partner also rests for at least as long
-  /// as the exchange took, up to `rest_max`, so that it gets no more than half of our time before
-  /// the usual time is known.
+  /// as the exchange took, up to `rest_max`. So it gets no more than half of our time even while
+  /// the usual time of exchanges is unknown.
   void note_unanswered(Time now, PeerId partner, Time began);
 
   bool is_resting(Time now, PeerId partner) const;

@@ -19,9 +19,11 @@ constexpr Duration pace_known_after = std::chrono::seconds(10);
 /// A chunk counts as done after this time, even if no other peer has taken our model since.
 /// Otherwise peers whose exchanges all fail would hold leases until they may take no more.
 constexpr Duration kept_alone_after = std::chrono::seconds(10);
-/// By rule 4 an idle peer waits for this time plus the time of two chunks.
+/// By rule 4 an idle peer waits for this time, plus the time of two chunks, before it takes any
+/// chunk that it does not know to be done.
 constexpr Duration idle_max = std::chrono::seconds(3);
-/// By rule 3 a peer is helped if it needs longer than this plus our time for two chunks.
+/// By rule 3 a peer is helped if its leases will take it longer than this plus our time for two
+/// chunks.
 constexpr double helps_for_s = 1;
 /// A peer takes as many chunks as it trains in `take_s` seconds, and fewer towards the end of the
 /// work. It never takes fewer than it trains in `hear_s` seconds, so that the other peers have time
@@ -81,8 +83,8 @@ std::uint64_t chunks_in(const std::vector<Lease>& leases) {
 void Ledger::restore(const LedgerNote& note, std::uint64_t end) {
   end = std::min(end, options_.chunks);
   whole_ = std::min(note.whole, end);
-  // The others may know less than our note does. So we report our own chunks again, also those
-  // below `whole_`, until more than a third of the peers know that they are done.
+  // The others may know of fewer done chunks than our note does. So we report our own chunks again,
+  // including those below `whole_`, until more than a third of the peers know that they are done.
   for (const ChunkRange& range : note.mine) {
     mine_.add(range.begin, std::min(range.end(), end));
     done_.add(std::max(range.begin, whole_), std::min(range.end(), end));
@@ -168,8 +170,8 @@ void Ledger::hear(Time now, std::span<const LedgerReport> reports, double pace, 
 
 /// Raises the peer's allowance: the number of further chunks that may count as done because the
 /// peer says so. `most` is the highest pace measured at other peers. If a peer is far faster than
-/// all others, its own credited pace raises the allowance more and more, which thus catches up with
-/// its real work.
+/// all others, its own credited pace raises the allowance more and more, so that the allowance
+/// catches up with the peer's real work.
 void Ledger::allow(Time now, Other& other, double most) {
   const Duration known = other.heard_at - other.first_at;
   if (known >= known_for) {
@@ -466,7 +468,7 @@ bool Ledger::help(Time now, double pace) {
 }
 
 /// Rule 4: takes chunks that are not known to be done. If our report has no room for more ranges of
-/// done chunks, this closes the first gap.
+/// done chunks, this function fills the first gap in the done chunks.
 void Ledger::take_any(double pace, bool is_full) {
   ChunkSet known = done_;
   add(own(), known);

@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// What we know about another peer.
+/// Another peer's report, with our own observations of that peer.
 struct LedgerReport {
   PeerId peer{};
   const LedgerEntry* entry = nullptr;  ///< The peer's report; not null.
@@ -36,17 +36,18 @@ struct LedgerWork {
   friend bool operator==(const LedgerWork&, const LedgerWork&) = default;
 };
 
-/// One peer's view of which chunks of the swarm's data are trained, and its own part in them.
+/// One peer's view of which chunks of the swarm's data are trained, and its own part in that work.
 ///
 /// All passes over the data form one sequence of chunks, each of several steps. Each peer takes
-/// *leases* on the next few chunks that no peer has done or taken, as many as it trains in some
-/// seconds, and tells the others before it needs them. So the work follows each peer's pace, and no
-/// central peer has to assign it. A peer leaves room for chunks that peers with smaller ids may
-/// take at the same moment. If two take the same chunk nevertheless, the one with the smaller id
-/// keeps it. A chunk is *done* once its peer has exchanged models after training on it, because the
-/// training is then not lost if the peer dies. If no exchange succeeds for ten seconds, it counts
-/// as done nevertheless, so that peers that cannot exchange come to an end. Then its training is
-/// lost if its peer dies before its next exchange. A dead peer's leases become free.
+/// *leases* on the next few chunks that no peer has done or taken: as many as it trains in a few
+/// seconds. It tells the others of its leases before it trains the chunks. So the work follows each
+/// peer's pace, and no central peer has to assign it. A peer leaves room for chunks that peers with
+/// smaller ids may take at the same moment. If two take the same chunk nevertheless, the one with
+/// the smaller id keeps it. A chunk is *done* once its peer has exchanged models after training on
+/// it, because the training is then not lost if the peer dies. If no exchange succeeds for ten
+/// seconds, the chunk counts as done nevertheless, so that peers that cannot exchange models still
+/// finish. In that case the training is lost if the peer dies before its next exchange. A dead
+/// peer's leases become free.
 ///
 /// These rules keep peers from standing still and from repeating work:
 ///
@@ -84,18 +85,18 @@ class Ledger {
   /// Resumes with the note in our checkpoint, which may have any content. Chunks from number `end`
   /// on are not done.
   void restore(const LedgerNote& note, std::uint64_t end);
-  /// The note for a checkpoint of our model as it is after the steps that made() was told of.
+  /// The note for a checkpoint of our model after all the steps that were reported to made().
   LedgerNote note() const;
 
-  /// Takes in the others' reports. `pace` is our own in chunks per second; 0 means not known.
+  /// Takes in the others' reports. `pace` is our own pace in chunks per second; 0 means not known.
   /// `is_meeting` is true if we have just begun, so that we may not yet know the peers that would
   /// contradict a lie.
   void hear(Time now, std::span<const LedgerReport> reports, double pace, bool is_meeting = false);
 
   // ---- Our own work ----
 
-  /// The work to train on now; nullopt if there is none at present. `pace` is our own in chunks per
-  /// second; 0 means not known.
+  /// The work to train on now; nullopt if there is none at present. `pace` is our own pace in
+  /// chunks per second; 0 means not known.
   std::optional<LedgerWork> next(Time now, double pace);
   /// The work that next() returned last, if it is not complete yet; otherwise nullopt.
   std::optional<LedgerWork> under_way() const;
@@ -182,15 +183,17 @@ class Ledger {
   struct Trained {
     std::uint64_t chunk = 0;
     std::uint64_t step = 0;  ///< Step of our model when the chunk was complete.
-    Time at{};               ///< `never` until the first hear() after a restart.
+    Time at{};               ///< When the chunk was complete. For a chunk of an earlier process,
+                             ///< the time of the first hear() after the restart; `never` before
+                             ///< that.
     bool is_restored =
-        false;  ///< True if an earlier process trained it. Then counts() leave it out.
+        false;  ///< True if an earlier process trained the chunk. counts() then leaves it out.
   };
   struct Current {
     std::uint64_t chunk = 0;
     std::uint64_t made = 0;  ///< Steps made in this chunk.
     bool helps = false;
-    /// True if an earlier process began it and we have not continued yet.
+    /// True if an earlier process began the chunk and we have not continued it yet.
     bool is_restored = false;
   };
 

@@ -1,4 +1,4 @@
-// What a checkpoint keeps of the ledger of leased data.
+// The part of the ledger of leased data that a checkpoint keeps.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct LedgerNote {
   friend bool operator==(const LedgerNote&, const LedgerNote&) = default;
 };
 
-/// The most ranges in each list of a ledger's note. If there are more, the chunks of the rest are
-/// trained again after a restart.
+/// The most ranges in each list of a ledger's note. If there are more, the chunks in the ranges
+/// left out are trained again after a restart.
 inline constexpr std::size_t noted_ranges_max = 4096;
 
 }  // namespace gv

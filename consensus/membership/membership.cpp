@@ -19,8 +19,8 @@ constexpr std::size_t introductions_max = 32;  ///< The most peers to which we i
                                                ///< at once.
 constexpr std::size_t relays_max = 64;         ///< The most indirect probes that we make for others
                                                ///< at the same time.
-constexpr int greetings_max = 6;  ///< The most repeated greetings on a new link. The last one
-                                  ///< follows 32 probe periods after the one before it.
+constexpr int greetings_max = 6;  ///< The most repetitions of a greeting on a new link. The last
+                                  ///< one comes 32 probe periods after the one before it.
 
 }  // namespace
 
@@ -134,8 +134,8 @@ void Membership::State::remind(Time now, PeerId from, Effects& out) {
 
 void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out) {
   hear(now, from, ping.rumors, out);
-  note_progress(from, ping.progress);  // Comes after hear(), because the rumours may be the first
-                                       // that we hear of the sender.
+  note_progress(from, ping.progress);  // Comes after hear(), because we may learn of the sender
+                                       // only from these rumours.
   if (ping.sequence == 0) return;
   std::vector<Member> rumors = rumors_for(from);
   // A peer that suspects us always gets our own entry, even if there are enough other rumours.

@@ -24,11 +24,11 @@ class Membership {
     Duration probe_period = std::chrono::seconds(1);
     Duration probe_timeout = std::chrono::milliseconds(500);
     int indirect_probes = 3;
-    /// The shortest suspicion among up to 10 peers. Among n > 10 peers it is log10(n) times as
-    /// long.
+    /// The shortest duration of a suspicion in a swarm of up to 10 peers. In a swarm of n > 10
+    /// peers it is log10(n) times as long.
     Duration suspicion_min = std::chrono::milliseconds(3500);
-    /// The longest suspicion, which applies without confirmations, as a multiple of the shortest
-    /// (Lifeguard, section 4).
+    /// The longest duration of a suspicion, which applies without confirmations, as a multiple of
+    /// the shortest (Lifeguard, section 4).
     double suspicion_max_factor = 6;
     Duration push_pull_period = std::chrono::seconds(10);
     Duration forget_dead_after = std::chrono::minutes(10);

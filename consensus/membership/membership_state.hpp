@@ -31,8 +31,8 @@ struct Membership::State {
     Time reminded_at{};  ///< When we last told the member that we believe it to be gone.
     int transmissions_left =
         0;  ///< Number of times that the member's newest change must still be sent.
-    std::set<PeerId>
-        told_to;  ///< Peers to which that change was sent, until none are left to send.
+    std::set<PeerId> told_to;  ///< Peers to which the member's newest change was sent. Empty if no
+                               ///< transmissions are left.
   };
 
   /// Our own probe under way.

@@ -143,7 +143,7 @@ void Membership::State::set_transmissions(Entry& entry, int left) {
 }
 
 /// True if `to` has got the entry's newest change from us, and the transmissions that are left are
-/// just enough for the peers that have not. Otherwise two peers that exchange many messages could
+/// needed for the peers that have not got it. Otherwise two peers that exchange many messages could
 /// use up all transmissions, and a third peer that only we can reach would wait for push-pull.
 bool Membership::State::is_kept_from(PeerId to, const Entry& entry) const {
   const std::size_t itself = view.contains(entry.member.id) ? 1 : 0;

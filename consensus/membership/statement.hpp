@@ -29,7 +29,7 @@ void restate(Member& self, const Signer& signer);
 bool is_signed(const Member& member, const Signer& signer);
 
 /// True if `a` is a later statement of a peer than `b`. A restarted peer may begin with lower
-/// numbers. When it hears of its earlier statement, it raises its incarnation.
+/// numbers. When it learns of its earlier statement, it raises its incarnation.
 bool is_later_statement(const Member& a, const Member& b);
 
 }  // namespace gv

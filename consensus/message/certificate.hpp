@@ -31,13 +31,13 @@ struct Certificate {
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };
 
-/// The longest chain of certificates from the swarm's key to a peer. The last peer of such a chain
-/// cannot invite others.
+/// The longest chain of certificates from the swarm's key to a peer. The last peer of a chain of
+/// this length cannot invite others.
 inline constexpr std::size_t chain_max = 4;
 
-/// A statement, signed by one key, that another no longer belongs to a swarm, whatever certificates
-/// it has. It contains the proof that its issuer may sign it, so any peer can check it with the
-/// swarm's key alone.
+/// A statement, signed by one key, that another key no longer belongs to a swarm, whatever
+/// certificates it has. The statement contains the proof that its issuer may sign it, so any peer
+/// can check it with the swarm's key alone.
 struct Revocation {
   PeerKey swarm{};
   PeerKey issuer{};
@@ -66,8 +66,8 @@ struct Certificates {
   std::string problem() const;
 };
 
-/// Splits the certificates and revocations into messages that keep to these limits. Returns at
-/// least one message.
+/// Splits `whole` into messages within the limits on certificates and revocations. Returns at least
+/// one message.
 std::vector<Certificates> in_parts(const Certificates& whole);
 
 /// The bytes that an issuer signs for a certificate or a revocation.

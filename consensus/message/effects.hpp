@@ -43,8 +43,8 @@ struct Transfer {
 };
 
 /// True if `newer` makes `waiting` useless. Both must go to the same peer, and no byte of `waiting`
-/// may have been sent yet. A peer works in one generation at a time, and what it computed
-/// in an earlier one is of no use.
+/// may have been sent yet. A peer works in one generation at a time, and its results from earlier
+/// generations are of no use.
 inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
   if (waiting.offset != 0) return false;
   const bool is_of_later_generation = is_work_of_generation(newer.id.kind) &&
@@ -54,9 +54,9 @@ inline bool supersedes(const Transfer& newer, const Transfer& waiting) {
 }
 
 /// The size of a block in a long stream. Within a host, TCP cuts streams into segments of 65,464
-/// bytes (IPv6; somewhat more with IPv4), and each segment costs both ends about 5 us. Four
-/// segments hold a block of this size and its header; a few bytes more would need a fifth. The size
-/// is a whole number of groups of 512 floats, because value codecs scale each group together.
+/// bytes (IPv6; somewhat more with IPv4), and each segment costs both ends about 5 us. The size is
+/// a whole number of groups of 512 floats, because value codecs scale each group together. Four
+/// segments hold a block of this size and its header; one group more would need a fifth.
 inline constexpr std::size_t block_bytes_usual = 127 * 512 * sizeof(float);
 
 /// Largest block on a bulk lane. A short tail is appended to the last regular block instead of

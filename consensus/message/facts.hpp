@@ -184,7 +184,8 @@ struct GenerationBegan {
 struct GenerationEnded {
   std::optional<PeerId> peer;  ///< The first blamed peer, if any.
 };
-/// The peer answered no question of an operation, or not our ballot, for this long.
+/// The peer has left our ballot, or the status requests of a collective or pipeline run, unanswered
+/// for `seconds`.
 struct PeerSilent {
   PeerId peer{};
   double seconds = 0;
@@ -212,7 +213,7 @@ struct ModelHeld {
 };
 struct ArraysDiffer {
   PeerId peer{};
-  std::uint64_t call = 0;    ///< Number of the call, from 1.
+  std::uint64_t call = 0;    ///< Number of the call, counted from 1.
   std::uint64_t theirs = 0;  ///< Floats in the peer's array.
   std::uint64_t ours = 0;
 };
@@ -352,7 +353,7 @@ using FactVariant = std::variant<
     TicketRefused, CertificateRevoked>;
 
 /// Any fact. Only facts.cpp compiles its copying, moving and destruction, for the same reason as
-/// with Message.
+/// those of Message.
 struct Fact : FactVariant {
   Fact();
   template <class F>

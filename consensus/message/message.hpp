@@ -98,8 +98,8 @@ struct ChunkRange {
 /// Chunks that a peer has taken for training.
 struct Lease {
   ChunkRange chunks;
-  bool helps =
-      false;  ///< True if the peer took the chunks over from another that may not get to them soon.
+  bool helps = false;  ///< True if the peer took the chunks over from another peer, which might not
+                       ///< get to them soon.
 
   friend bool operator==(const Lease&, const Lease&) = default;
 };
@@ -289,7 +289,8 @@ struct Resume {
 struct ModelVersion {
   std::uint64_t step = 0;     ///< Number of optimiser steps made. Identifies the next collective.
   std::uint64_t samples = 0;  ///< Samples that all peers have contributed to the model.
-  std::uint64_t lineage = 0;  ///< Hash of the generations in which its collectives finished.
+  std::uint64_t lineage = 0;  ///< Hash of the generations in which the model's collectives
+                              ///< finished.
 
   friend bool operator==(const ModelVersion&, const ModelVersion&) = default;
 };
@@ -365,7 +366,8 @@ std::uint64_t key_of(const GenerationId& id);
 /// A pipeline stage whose state a peer has.
 struct StageHolding {
   std::uint32_t stage = 0;
-  bool carried = false;  ///< True if the peer carries the stage; otherwise it only keeps a copy.
+  bool carried = false;  ///< True if the peer carries the stage, that is, computes it; otherwise it
+                         ///< only keeps a copy.
   ModelVersion version;
 
   friend bool operator==(const StageHolding&, const StageHolding&) = default;
@@ -374,8 +376,8 @@ struct StageHolding {
 /// The most stage holdings in a message, so that messages stay small.
 inline constexpr std::size_t stage_holdings_max = 1024;
 
-/// A part of a pipeline, the peer that will carry it, and the source that sends the state. The
-/// source is the carrier itself if it has the state.
+/// A part of a pipeline, its carrier (the peer that will compute it), and the source of its state.
+/// The source is the carrier itself if the carrier has the state.
 struct StageAssignment {
   /// The part: a stage, a slice or, in messages, several consecutive slices (StageParts).
   std::uint32_t stage = 0;
@@ -436,7 +438,7 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
-/// The sender takes part in this ballot, and pauses until the ballot is decided.
+/// The sender has joined this ballot, and pauses until the ballot is decided.
 struct Promise {
   GenerationId ballot;
   Answer answer;
@@ -544,9 +546,9 @@ struct Complete {
 };
 
 /// The fingerprint of the sender's parameters before this collective. If arrays are averaged, the
-/// length of the sender's array takes its place. In a pipeline, it is the fingerprint of a part of
-/// a stage at the beginning of the generation. It is the same at all correct peers that have these
-/// parameters.
+/// length of the sender's array takes its place. In a pipeline, the fingerprint is that of a part
+/// of a stage at the beginning of the generation. All correct peers that have the same parameters
+/// send the same fingerprint.
 struct Audit {
   GenerationId ballot;
   std::uint64_t step = 0;  ///< The number of the collective; in a pipeline, the number of the part.

@@ -51,7 +51,8 @@ struct Force {
   std::shared_ptr<const std::vector<float>> values;
   float scale = 1;
   ConservationChecksum checksum{};
-  TransferId exchange;     ///< The exchange that made this force. Its two forces sum to zero.
+  TransferId exchange;     ///< The exchange that made this force. The forces at its two peers sum
+                           ///< to zero.
   PeerId partner{};        ///< The other peer of that exchange.
   double distance = 0;     ///< Distance between the two models before the exchange.
   std::uint64_t step = 0;  ///< Local steps of our model in the snapshot that the partner received.

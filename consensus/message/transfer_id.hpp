@@ -26,7 +26,8 @@ enum class TransferKind : std::uint8_t {
 /// The largest kind that is accepted from other peers.
 constexpr TransferKind last_value(TransferKind) { return TransferKind::mixing; }
 
-/// True if only the peers of one generation need such transfers, while that generation lasts.
+/// True if transfers of this kind are needed only by the peers of one generation, and only while it
+/// lasts.
 constexpr bool is_work_of_generation(TransferKind kind) {
   using enum TransferKind;
   return kind == piece || kind == probe || kind == pass || kind == mixing;
@@ -79,19 +80,19 @@ struct PassName {
   auto operator<=>(const PassName&) const = default;
 };
 
-/// An exchange that `owner` starts. `session` is drawn at random when the owner's process starts,
-/// so ids of an earlier process never match; `number` counts up from 1 within the session.
+/// The id of an exchange that `owner` starts. `session` is drawn at random when the owner's process
+/// starts, so ids of an earlier process never match; `number` counts up from 1 within the session.
 TransferId exchange_id(PeerId owner, std::uint64_t session, std::uint64_t number);
-/// The state that `owner` asks for. `number` distinguishes the owner's requests in a session or
-/// generation.
+/// The id of a state that `owner` asks for. `number` distinguishes the owner's requests in a
+/// session or generation.
 TransferId state_id(PeerId owner, std::uint64_t session, std::uint64_t number,
                     std::uint32_t stage = 0);
-/// The state of a stage after pipeline run `operation`, for the peer that keeps a copy.
+/// The id of a stage's state after pipeline run `operation`, sent to a peer that keeps a copy.
 TransferId copy_id(PeerId sender, std::uint64_t generation, std::uint32_t stage,
                    std::uint64_t operation);
 TransferId piece_id(PeerId sender, std::uint64_t generation, const PieceName& piece,
                     std::uint32_t stage = 0);
-/// The small or the large probe of collective `operation`.
+/// The id of the small or the large probe of collective `operation`.
 TransferId probe_id(PeerId sender, std::uint64_t generation, std::uint64_t operation, bool large);
 TransferId pass_id(PeerId sender, std::uint64_t generation, const PassName& pass);
 TransferId mixing_id(PeerId sender, std::uint64_t generation, std::uint64_t round,

@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// The model size, in values, for which losses are computed. It equals two buckets of the codecs
-/// that use buckets.
+/// The model size, in values, for which losses are computed. Codecs that work in buckets fill two
+/// buckets with it.
 constexpr std::size_t usual_elements = 1024;
 
 /// The weights W of the first round. Empty if peers draw their partners.

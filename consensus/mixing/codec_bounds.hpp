@@ -19,9 +19,9 @@ double largest_pull(const MixRule& rule, std::size_t peers);
 /// outdated difference.
 double largest_gamma(const MixRule& rule, std::size_t peers);
 
-/// The gamma recommended in error messages: a quarter of largest_gamma(). Codecs that send only the
-/// largest values diverge first. On a ring and on a complete graph, the smallest gamma with which
-/// one of these codecs diverged was more than twice this gamma.
+/// The gamma recommended in error messages: a quarter of largest_gamma(). Models diverge first with
+/// codecs that send only the largest values. On a ring and on a complete graph, the smallest gamma
+/// with which this happened was more than twice the recommended one.
 double safe_gamma(const MixRule& rule, std::size_t peers);
 
 /// The squared disagreement that remains with an unbiased codec without memory, divided by the

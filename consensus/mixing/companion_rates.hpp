@@ -24,8 +24,8 @@ struct CompanionRates {
 CompanionRates companion_rates(const RoundPlan& plan);
 
 /// Rates for pairs that meet at random times. `laplacian` is the sum over the edges (i, j) of f
-/// (e_i - e_j)(e_i - e_j)', where f is how often the two peers meet per unit of time. The results
-/// use the same unit. The graph must be connected.
+/// (e_i - e_j)(e_i - e_j)', where e_i is the i-th unit vector and f is how often the two peers meet
+/// per unit of time. The results use the same unit of time. The graph must be connected.
 CompanionRates companion_rates(const SquareMatrix& laplacian, const std::vector<Edge>& edges);
 
 }  // namespace gv

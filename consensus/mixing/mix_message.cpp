@@ -12,11 +12,12 @@
 namespace gv {
 namespace {
 
-/// The largest believable weight of push-sum, whose weights add up to the number of peers or of
-/// samples. No sum of such weights becomes infinite, since a peer halves its weight in each round.
+/// The largest weight that is accepted in a push-sum message. Real weights add up to the number of
+/// peers or of samples, so they are far smaller. Sums of accepted weights stay finite, because a
+/// peer with a large weight gives away at least half of it in each round.
 constexpr double weight_max = 0x1p60;
 
-/// True if messages are differences from references of which neighbours keep copies.
+/// True if messages are differences from references, and neighbours keep copies of the references.
 bool remembers(const MixRule& rule) { return traits_of(rule).keeps_copies; }
 
 /// The codec of a message of this form. A whole reference must be identical at all peers, so it is

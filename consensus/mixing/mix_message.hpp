@@ -41,7 +41,7 @@ static_assert(sizeof(MixHeader) == 16);
 
 /// Fingerprints that follow the header if neighbours keep copies (see NeighbourMemory).
 struct MixKnowledge {
-  std::uint64_t sender = 0;  ///< Fingerprint of the sender's reference after this message.
+  std::uint64_t sender = 0;  ///< Fingerprint of the sender's reference, this message included.
   /// In a hello, the fingerprint of the sender's copy of the receiver's reference.
   std::uint64_t receiver = 0;
 };

@@ -67,9 +67,9 @@ struct MixPeer {
                                  std::uint32_t count);
 
   /// Decodes the messages that arrived, in the order of the senders' ranks. Uses only each sender's
-  /// newest message if the rule lets newer messages replace older ones. If rounds are not in step,
-  /// the shares of messages that do not add up never exceed 1 together. Adds the number of unusable
-  /// messages to `refused`.
+  /// newest message if the rule lets newer messages replace older ones. With staleness, the shares
+  /// are scaled down if they would exceed 1 in total, except under rules whose messages are parts
+  /// of sums. Adds the number of unusable messages to `refused`.
   std::vector<HeardModel<Real>> heard(std::uint64_t round, std::span<const MixMessage> arrived,
                                       std::size_t& refused) const;
   /// The change that the neighbours' messages m_j cause: gamma sum_j w_ij (m_j - m_i), where m_i is

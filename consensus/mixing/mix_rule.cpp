@@ -88,8 +88,8 @@ MixTraits traits_of(const MixRule& rule) {
       (rule.guard.kind == GuardKind::self_centred_clip && rule.guard.radius > 0);
   all.conserves_mean = all.conserves_mean && !one_sided && pulls_alike && !rule.weigh_by_age;
   // A newer message makes an older one useless only for plain averages of whole models. Every
-  // message counts if messages are parts of sums, differences, or pieces sent in turn, or if they
-  // carry an earlier error. A peer's own piece counts as a whole model.
+  // message counts if messages are differences, parts of sums, or pieces sent in turn, or if they
+  // include the error of an earlier message. A peer's own piece counts as a whole model.
   all.newest_suffices = rule.staleness > 0 && rule.kind == MixKind::average &&
                         rule.memory == MixMemory::none && rule.correction == MixCorrection::none &&
                         (rule.fragments == 1 || rule.fragment_order == FragmentOrder::own);

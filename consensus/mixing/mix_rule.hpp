@@ -145,7 +145,7 @@ struct MixRule {
 /// True if peers wait for each other's messages.
 inline bool is_in_step(const MixRule& rule) { return rule.staleness != unbounded_staleness; }
 
-/// Properties that follow from a rule's choices. Tests derive their laws from them.
+/// Properties that follow from a rule's choices. Tests derive from them the invariants to check.
 struct MixTraits {
   bool conserves_mean = false;  ///< Mixing alone leaves the mean of all models unchanged.
   bool keeps_equal = false;     ///< Equal models stay equal bit for bit.

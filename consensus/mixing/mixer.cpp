@@ -13,7 +13,8 @@
 namespace gv {
 namespace {
 
-/// Smallest learning rate to divide by. Without it, a schedule that ends at 0 would give infinity.
+/// Smallest learning rate to divide by. Without it, a learning-rate schedule that ends at 0 would
+/// give infinity.
 constexpr double learning_rate_min = 1e-8;
 
 }  // namespace
@@ -68,8 +69,8 @@ void Mixer<Real>::begin_generation(std::size_t rank, std::span<const PeerId> ord
   peer_.rank = rank;
   peer_.order.assign(order.begin(), order.end());
   peer_.key = key;
-  // The plan is made afresh from these arguments, so peers with equal views have equal plans,
-  // whatever happened before.
+  // The plan depends only on these arguments and not on earlier generations, so peers with equal
+  // views have equal plans.
   peer_.plan.emplace(peer_.rule, order.size(), peer_.seed, std::move(hosts));
   for (const auto& step : steps_) step->begin_generation(peer_, x);
 }

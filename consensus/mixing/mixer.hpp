@@ -45,8 +45,8 @@ class Mixer {
   void add_to(StateHash& hash) const;
 
   /// Sets our rank among the peers in `order`. State about neighbours restarts from the present
-  /// model, except for the copies of their references. The rest of our own state, such as momentum,
-  /// is kept. `key` is the generation's key, and `hosts` is as in RoundPlan.
+  /// model, except for the copies of their references. Other state, such as momentum, is kept.
+  /// `key` is the generation's key, and `hosts` is as in RoundPlan.
   void begin_generation(std::size_t rank, std::span<const PeerId> order, std::uint64_t key,
                         std::span<const Real> x, std::vector<std::size_t> hosts = {});
 
@@ -69,8 +69,9 @@ class Mixer {
   std::vector<MixMessage> messages(std::uint64_t round, std::span<Real> x);
   bool is_sound() const { return peer_.is_sound; }
   /// Ends the round with the messages that arrived, in any order. Returns the number of unusable
-  /// messages, which are ignored. A neighbour without a message counts as if it had our model. If x
-  /// is within `bound`, it stays there, and no kept vector can later take it far beyond the bound.
+  /// messages, which are ignored. A neighbour without a message counts as if it had our model.
+  /// Clamps every value of x to at most `bound` in magnitude. Limits the kept vectors too, so that
+  /// they cannot later take x far beyond the bound.
   std::size_t mix(std::uint64_t round, std::span<Real> x, std::span<const MixMessage> arrived,
                   Real bound = std::numeric_limits<Real>::infinity());
 
@@ -88,8 +89,8 @@ class Mixer {
   /// The references of difference and replicated_difference. Null with other rules.
   const NeighbourMemory<Real>* memory() const;
 
-  /// The vectors that a checkpoint must hold so that a later generation continues as if there had
-  /// been no stop. restore() is the inverse and ignores unknown names.
+  /// The vectors that a checkpoint must hold so that training continues after a restart as if it
+  /// had not stopped. restore() is the inverse and ignores unknown names.
   std::vector<std::pair<std::string_view, std::vector<Real>>> lasting() const;
   void restore(std::string_view name, std::span<const Real> values);
 

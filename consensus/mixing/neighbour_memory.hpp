@@ -59,7 +59,8 @@ class NeighbourMemory {
   /// from a round that will not be mixed. Returns false if the message is unusable: damaged, or a
   /// difference without a copy to add it to.
   bool take(std::size_t from, const MixContent<Real>& content);
-  /// Ends a round: drops our copies of neighbours whose message did not arrive.
+  /// Ends a round, and drops our copy of the reference of each neighbour whose message did not
+  /// arrive.
   void end_round();
 
   /// Our copy of a neighbour's reference. Null unless both ends of the edge have correct copies of

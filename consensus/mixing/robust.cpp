@@ -137,8 +137,8 @@ void trimmed_mean(std::size_t dropped, std::span<const float> own,
 
 /// Index in `inputs` of the input with the smallest sum of squared distances to its k - f - 2
 /// nearest inputs, where k counts the inputs and f is `hostile`. On a tie, our own input (the
-/// first) wins, or else the input whose values come first in lexicographical order, so that the
-/// order of neighbours does not matter.
+/// first) wins, or else the input whose values come first in lexicographical order. So the order of
+/// neighbours does not matter.
 std::size_t krum(std::size_t hostile, std::span<const std::span<const float>> inputs,
                  std::span<float> scratch) {
   const std::size_t k = inputs.size();

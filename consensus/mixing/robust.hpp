@@ -42,7 +42,7 @@ enum class GuardKind : std::uint8_t {
   trimmed_mean,  ///< Drops the largest and smallest values (Yin 2018).
   median,        ///< The trimmed mean that drops as many values as possible (Yin 2018).
   /// Blanchard 2017, with sums of squared distances as scores. On a tie, our own model wins, or
-  /// else the model with the smaller values.
+  /// else the model whose values come first in lexicographical order.
   krum,
   /// RFA (Pillutla 2022): 8 Weiszfeld iterations from the coordinate-wise median. Distances below
   /// nu = 0.1 count as nu.
@@ -57,17 +57,17 @@ inline constexpr std::array guard_kinds = {
 /// The name used in configs, for example "trimmed_mean".
 std::string_view to_string(GuardKind kind);
 
-/// As GuardOptions::hostile, this value stands for the largest number below half of the neighbours,
-/// but at least one. A config that uses it need not know the number of neighbours.
+/// As GuardOptions::hostile, this value means the largest integer below half the number of
+/// neighbours, and at least one. A config that uses it need not know the number of neighbours.
 inline constexpr std::size_t fewer_than_half = std::numeric_limits<std::size_t>::max();
 
 /// A guard's kind and parameters.
 struct GuardOptions {
   GuardKind kind = GuardKind::none;
   /// The tau of the clips, in the units of the models. If it is 0, the radius adapts to each round:
-  /// it is the (f + 1)-th largest distance of a neighbour from us (He 2022), so at least one honest
-  /// neighbour is at least that far away. With f neighbours or fewer, it is the smallest distance,
-  /// which does not limit a single neighbour.
+  /// it is the (f + 1)-th largest distance of a neighbour from us (He 2022). At least one honest
+  /// neighbour is then at least that far away. With f neighbours or fewer, it is the smallest
+  /// distance, which does not limit a single neighbour.
   double radius = 0;
   /// f, the number of inputs that may be hostile.
   std::size_t hostile = fewer_than_half;

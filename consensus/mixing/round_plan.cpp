@@ -41,9 +41,8 @@ void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
   }
 }
 
-/// Gives every neighbour the weight `alpha`. In a complete graph, the weight is at most 1/n, as in
-/// the mean of all n models, because the complete graph may replace a topology for which alpha was
-/// chosen.
+/// Gives every neighbour the weight `alpha`. In a complete graph, which may replace the topology
+/// for which alpha was chosen, the weight is at most 1/n, as in the mean of all n models.
 void weigh_alike(Mixing& mixing, const MixRule& rule) {
   double weight = rule.alpha;
   if (rule.partners == Partners::neighbours && rule.topology.kind == TopologyKind::complete) {

@@ -50,7 +50,7 @@ class RoundPlan {
   std::uint64_t seed_;
   std::vector<std::size_t> hosts_;
   std::optional<PairPlan> pairs_;  ///< The plan of pairs, derived from the fields above.
-  bool alike_ = false;             ///< True if all rounds are equal; derived, too.
+  bool alike_ = false;             ///< True if all rounds are equal. Derived from the fields above.
   mutable std::map<std::uint64_t, Mixing> recent_;
 };
 

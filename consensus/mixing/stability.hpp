@@ -13,13 +13,13 @@ namespace gv {
 /// the curvature. The functions below bound the pull.
 double pull_of(double rate, std::uint64_t steps);
 
-/// The smallest rate with which a round of `steps` steps pulls by at least `pull`.
+/// The smallest rate for which pull_of(rate, steps) is at least `pull`.
 double rate_of(double pull, std::uint64_t steps);
 
-/// The bound for changes that are added `delay` changes late, as in DOWNPOUR: training is stable
-/// for pulls below 2 sin(pi / (2 (2 delay + 1))). The bound is 2 for no delay, and 1, 0.618 and
-/// 0.445 for delays of 1, 2 and 3. With a larger pull, a root of z^(delay + 1) = z^delay - pull is
-/// outside the unit circle.
+/// The bound on the pull (see pull_of) for changes that are added `delay` changes late, as in
+/// DOWNPOUR: training is stable for pulls below 2 sin(pi / (2 (2 delay + 1))). The bound is 2 for
+/// no delay, and 1, 0.618 and 0.445 for delays of 1, 2 and 3. With a larger pull, a root of
+/// z^(delay + 1) = z^delay - pull is outside the unit circle.
 double largest_delayed_pull(std::uint64_t delay);
 
 /// The mean delay of DOWNPOUR's changes, counted in changes, in a star or a tree of `peers` peers
@@ -34,8 +34,9 @@ std::uint64_t delay_of_changes(TopologyKind kind, std::size_t peers);
 /// section 4), and 0 for larger pulls.
 double largest_elastic_alpha(double pull);
 
-/// The bound for slices of one model whose outputs add up, if each slice trains while the others
-/// are frozen. The pull must be below 2 / slices, so (1 - rate)^steps > 1 - 2 / slices.
+/// The bound on the pull (see pull_of) for slices of one model whose outputs add up, if each slice
+/// trains while the others are frozen. The pull must be below 2 / slices, so (1 - rate)^steps > 1 -
+/// 2 / slices.
 double largest_sliced_pull(std::size_t slices);
 
 }  // namespace gv

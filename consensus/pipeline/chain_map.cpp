@@ -195,8 +195,8 @@ class Mapping {
   }
 
   /// Finds the two peers whose swap leaves the slowest stage with the smallest load. One of them
-  /// carries the stage `slowest`. Each carries only one stage and is not pinned to it. Returns
-  /// nullopt if there are no two such peers.
+  /// carries the stage `slowest`. Each carries only one stage and is not pinned. Returns nullopt if
+  /// there are no two such peers.
   std::optional<std::pair<std::size_t, std::size_t>> best_exchange(std::uint32_t slowest) {
     std::optional<std::pair<std::size_t, std::size_t>> best;
     double least = std::numeric_limits<double>::infinity();

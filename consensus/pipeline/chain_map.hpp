@@ -26,20 +26,20 @@ struct StageCarrier {
 /// time of a micro-batch in each stage at speed 1.
 ///
 /// A peer that carries a stage keeps it, so that no state is sent unnecessarily. A stage that has
-/// lost all carriers goes to a newcomer, or to a peer that its own stage can spare, or, if there
-/// are fewer peers than stages, to a peer that keeps its other stages too. A peer with a copy is
-/// preferred to one that carries a neighbouring stage. A newcomer takes a stage from a peer with
-/// several. If there is no such peer, it joins the slowest stage, judged by the stage's work
-/// divided by the summed speeds of its carriers. Finally, one peer may move to the slowest stage,
-/// or a peer of the slowest stage may swap with a peer of another stage. This happens only if it
-/// shortens the slowest stage's time by more than the fraction `worth_changing`. So peers move only
-/// for a real gain, one change at a time, and none moves back and forth while speeds stay the same.
-/// With `balances = false`, this last change is left out.
+/// lost all carriers goes to a newcomer, or else to a peer that its own stage can spare. If there
+/// is no such peer, another peer carries it in addition to its own stages. Of these peers, one with
+/// a copy of the stage is preferred to one that carries a neighbouring stage. A newcomer takes a
+/// stage from a peer with several. If there is no such peer, it joins the slowest stage, judged by
+/// the stage's work divided by the summed speeds of its carriers. Finally, one peer may move to the
+/// slowest stage, or a peer of the slowest stage may swap with a peer of another stage. This
+/// happens only if it shortens the slowest stage's time by more than the fraction `worth_changing`.
+/// So peers move only for a real gain, one change at a time, and none moves back and forth while
+/// speeds stay the same. With `balances = false`, this last change is left out.
 ///
-/// `least` holds for each stage how many carriers it needs, because fewer would not have enough
-/// memory; by default one. Newcomers join a stage that lacks carriers before any other, and a stage
-/// with more than it needs gives some to one that lacks them. No peer leaves a stage that has no
-/// more than it needs, unless another stage has none.
+/// `least` holds the number of carriers that each stage needs, because fewer would not have enough
+/// memory. If it is empty, each stage needs one. Newcomers join a stage that lacks carriers before
+/// any other, and a stage with more than it needs gives some to one that lacks them. Apart from
+/// pins, a peer leaves a stage only if enough carriers remain or another peer takes its place.
 ///
 /// A pinned peer gets its stage before anything else is decided. If it did not carry that stage, it
 /// gives up all others. A second peer that carries the pinned stage among several stages then gives

@@ -13,7 +13,7 @@ struct PictureOptions {
   std::vector<std::string> rows;  ///< The label of each worker. Empty means "worker 0" and so on.
   std::string title;              ///< The title of an SVG.
   std::size_t columns = 100;      ///< Largest width of the text in characters, labels included.
-  /// Seconds that one character stands for. 0 means the time of the shortest forward or backward
+  /// Seconds that one character represents. 0 means the time of the shortest forward or backward
   /// pass. The drawing uses a larger value if the text would be too wide.
   double slot_s = 0;
 };

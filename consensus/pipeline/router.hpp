@@ -28,8 +28,8 @@ constexpr std::string_view to_string(RouterKind kind) { return router_names[kind
 
 /// Routes micro-batches through the stages. replicas[s] are the workers of stage s, never empty.
 /// `speeds` holds the speed of each worker by its number, 0 if unknown. `draws` must be the same at
-/// all peers that compute the routes, and must differ between runs. Random routes also bring the
-/// replicas of a stage together, because each of them gets gradients from many replicas of the next
+/// all peers that compute the routes, and must differ between runs. Random routes also keep the
+/// replicas of a stage similar, because each replica gets gradients from many replicas of the next
 /// stage (NoLoCo, 2025). Routes by throughput keep slow peers from holding up fast ones (SWARM,
 /// Ryabinin 2023).
 Routes make_routes(RouterKind kind, std::span<const std::vector<std::uint32_t>> replicas,

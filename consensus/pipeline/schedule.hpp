@@ -136,8 +136,8 @@ PipelineSchedule make_schedule(PipelineKind kind, const Routes& routes, std::siz
 /// The instructions of one worker in a test of the model, which comes before a run's first update.
 /// One or more micro-batches of test samples, numbered from `first` on, go forward over these
 /// routes, and an empty answer goes back from the last stage. A worker takes a micro-batch forward
-/// only after it has the answers to all micro-batches that are `window` or more places earlier, so
-/// that results do not pile up before a slow stage. The last `window` micro-batches have no
+/// only after it has the answers to all micro-batches that are `window` or more places earlier.
+/// This keeps results from piling up before a slow stage. The last `window` micro-batches have no
 /// answers. Workers never deadlock, because all lists keep the order of one common list.
 std::vector<PipelineInstruction> test_instructions(const Routes& routes, std::uint32_t worker,
                                                    std::uint32_t first, std::size_t window);

@@ -145,8 +145,8 @@ class StepClock {
   }
 
   /// Seconds for the end of a step, when every peer sends a message to every other peer over
-  /// control links. A pair whose lane carries nothing has a bandwidth of one byte a second, and
-  /// does not count here.
+  /// control links. Pairs without a usable lane, whose bandwidth is set to one byte a second, do
+  /// not count here.
   double completion_s() const {
     double longest = 0;
     for (std::size_t a = 0; a < site_.links.size(); ++a) {
@@ -283,7 +283,7 @@ std::size_t assignments_of(const StageLayout& layout, const LayoutCosts& costs) 
   return count;
 }
 
-/// Steps of a search (SearchBudget) for each operation, as measured.
+/// The measured cost of each operation, in steps of SearchBudget.
 constexpr std::uint64_t steps_of_pass = 60;    ///< For each stage and micro-batch of a prediction.
 constexpr std::uint64_t steps_of_draft = 150;  ///< For each peer of a draft.
 

@@ -25,8 +25,8 @@ inline constexpr std::size_t planned_micro_batches_max = 64;
 /// a peer searches, it answers no messages, and the others must not take it for dead.
 inline constexpr std::uint64_t layout_steps_max = 5'000'000;
 /// The largest number of assignments in a message, and in a layout that the search considers. The
-/// search counts each pair of a slice and a stage. A message joins consecutive slices, so every
-/// layout that is found fits into one.
+/// search counts each pair of a slice and a stage. A message joins consecutive slices, so it has
+/// room for every layout that is found.
 inline constexpr std::size_t assignments_max = 1024;
 
 /// The costs of a step, without the speeds and links of the peers.
@@ -62,15 +62,15 @@ double predicted_step(const StageLayout& layout, const LayoutCosts& costs, const
 /// `costs.group`. Starting from each plan, peers join or swap with others as long as that makes the
 /// step shorter. The search ends once it has taken `layout_steps_max` steps, and returns the best
 /// layout found until then. In best_plans(), peers count as equally fast if their speeds differ by
-/// less than the fraction `worth_changing`. Among equally fast peers, as many stages as
-/// possible stay where `present` has them. A rank with a pin carries that stage in every candidate.
-/// `pins` may be empty if no rank has one. Returns nullopt if there are too many peers or stages,
-/// if every plan has too few micro-batches for its replicas or more than `assignments_max`
+/// less than the fraction `worth_changing`. Among equally fast peers, as many stages as possible
+/// stay where `present` has them. A pinned rank carries its pinned stage in every candidate. `pins`
+/// may be empty if no rank is pinned. Returns nullopt if there are too many peers or stages, if
+/// every plan has too few micro-batches for its replicas or more than `assignments_max`
 /// assignments, or if the steps do not suffice for a single prediction.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site,
                                        std::span<const std::optional<std::uint32_t>> pins = {});
-/// The same with the steps of `budget`.
+/// Like the function above, but takes the steps of the search from `budget`.
 std::optional<StageLayout> best_layout(const StageLayout& present, const LayoutCosts& costs,
                                        const SplitSite& site,
                                        std::span<const std::optional<std::uint32_t>> pins,

@@ -119,8 +119,8 @@ class Search {
     std::size_t next_end_peer = 0;
   };
 
-  /// Every stage has a layer and a peer at least. So `layer` and `peer` are at least `number`, and
-  /// exceed it by at most the spare layers and peers.
+  /// Every stage has at least one layer and one peer. So `layer` and `peer` are at least `number`,
+  /// and exceed it by at most the spare layers and peers.
   Best& best(std::size_t number, std::size_t layer, std::size_t peer, std::size_t end_peer) {
     std::size_t at = number * (spare_layers_ + 1) + (layer - number);
     at = at * (spare_peers_ + 1) + (peer - number);

@@ -30,10 +30,10 @@ class StageParts {
   const Range& slices_of(std::uint32_t stage) const { return slices_[stage]; }
   bool has_slices(std::uint32_t stage) const { return !slices_[stage].empty(); }
 
-  /// In messages, consecutive slices that a peer holds in the same way are one holding, and those
-  /// that a peer gets from the same source are one assignment. packed() joins them; assignments
-  /// must be sorted by carrier, and those of a carrier by part. unpacked() is the inverse, and
-  /// leaves out parts that do not exist.
+  /// In messages, consecutive slices that a peer holds in the same way form one holding, and
+  /// consecutive slices that it gets from the same source form one assignment. packed() joins them.
+  /// Assignments must be sorted by carrier and then by part. unpacked() is the inverse, and leaves
+  /// out parts that do not exist.
   std::vector<StageHolding> packed(std::vector<StageHolding> holdings) const;
   std::vector<StageHolding> unpacked(const std::vector<StageHolding>& holdings) const;
   std::vector<StageAssignment> packed(const std::vector<StageAssignment>& assignments) const;

@@ -19,8 +19,8 @@ class PlanSearch {
   /// The fastest plans, at most two. If the budget is spent, these are the best plans found until
   /// then; there may be none.
   std::vector<SplitPlan> best(const SplitChoice& choice, SearchBudget& budget);
-  /// The same for each number of stages up to `choice.stages_max`. Element i has the plans with
-  /// i + 1 stages. `choice.group` must be above 0.
+  /// The fastest plans for each number of stages up to `choice.stages_max`. Element i has at most
+  /// two plans with i + 1 stages. `choice.group` must be above 0.
   std::vector<std::vector<SplitPlan>> best_by_stages(const SplitChoice& choice,
                                                      SearchBudget& budget);
 

@@ -14,7 +14,8 @@ class SearchBudget {
   explicit SearchBudget(std::uint64_t steps = std::numeric_limits<std::uint64_t>::max())
       : left_(steps) {}
 
-  /// Takes these steps. Returns false if fewer were left, and from then on always.
+  /// Takes `steps` steps from the budget. Returns false if fewer are left, and then in all later
+  /// calls too.
   bool take(std::uint64_t steps) {
     if (steps > left_) is_spent_ = true;
     if (is_spent_) return false;
@@ -29,7 +30,7 @@ class SearchBudget {
     return SearchBudget(static_cast<std::uint64_t>(fraction * static_cast<double>(left())));
   }
 
-  /// True if some work was left out.
+  /// True if take() has failed, so that some work was left out.
   bool is_spent() const { return is_spent_; }
   std::uint64_t left() const { return is_spent_ ? 0 : left_; }
   std::uint64_t taken() const { return taken_; }

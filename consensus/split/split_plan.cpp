@@ -11,7 +11,7 @@
 namespace gv {
 namespace {
 
-/// Steps of a search (SearchBudget) for each layer of a plan that is assembled.
+/// The cost of assembling a plan, in steps of SearchBudget for each layer.
 constexpr std::uint64_t steps_of_plan = 200;
 
 /// The kind of sharing to report. A peer alone in its block has whole layers, so `slices` then
@@ -175,7 +175,7 @@ std::vector<SplitPlan> PlanSearch::without_stages(const SplitChoice& choice, Sea
   return best;
 }
 
-/// Assembles the plan, unless it is certainly slower than both plans in `best`, and keeps the best.
+/// Assembles the plan and adds it to `best`, unless it is certainly slower than both plans there.
 void PlanSearch::keep_found(std::vector<SplitPlan>& best, const SplitChoice& choice,
                             const StageSearch::Partial& found, std::size_t micro_batches,
                             SearchBudget& budget) const {

@@ -44,9 +44,9 @@ struct SplitQuestion {
   double bytes_per_sliced_weight = 16;  ///< Bytes for each parameter of layers shared by slices.
   /// Groups that may share a layer of a plan without stages. If empty, candidate_groups() is used.
   std::vector<SplitGroup> groups;
-  /// The peers pinned to stages. A pinned peer takes part in each layer of its stage. Pins rule out
-  /// plans in which a pinned peer carries another stage or none, and, unless the site has a single
-  /// peer, plans without stages.
+  /// The peers pinned to stages. A pinned peer shares the work of each layer of its stage. Pins
+  /// rule out plans in which a pinned peer carries another stage or none. They also rule out plans
+  /// without stages, unless the site has a single peer.
   std::vector<SplitPin> pins = {};
   bool pins_name_layers = false;
 };
@@ -99,8 +99,8 @@ struct SplitPlan {
 /// out, since no group that contains it is chosen.
 ///
 /// A stage's busy time is the sum of its layers' costs in a step. With m micro-batches, a step
-/// takes the longest busy time (or transfer, if that is longer) plus 1/m of each of the others,
-/// which idle at the beginning and the end of the step.
+/// takes the longest busy time (or transfer, if that is longer) plus 1/m of each of the other busy
+/// times and transfers, because the pipeline has to fill and drain.
 std::vector<SplitPlan> best_plans(const SplitQuestion& question, const SplitChoice& choice);
 
 /// Adds a plan to `best` unless a plan in `best` shares all layers in the same way. Then keeps only

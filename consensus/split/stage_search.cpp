@@ -8,7 +8,7 @@
 namespace gv {
 namespace {
 
-/// Steps of a search (SearchBudget) for each operation, as measured.
+/// The measured cost of each operation, in steps of SearchBudget.
 constexpr std::uint64_t steps_of_attempt = 5;
 constexpr std::uint64_t steps_of_partial = 20;
 
@@ -245,10 +245,10 @@ const SplitLink& StageSearch::worst_link(std::size_t a, std::size_t b) {
 }
 
 /// Adds the candidate unless two other plans are at least as good, with no larger `pace`, `fill` or
-/// number of stages. A step of m micro-batches takes fill + (m - 1) pace, which grows with both.
-/// Only plans with equal numbers of stages are compared if the best of each number are searched
-/// for, or if pins name stages by number: then their next stages have the same number, and hence
-/// the same pins.
+/// number of stages. A step of m micro-batches takes fill + (m - 1) pace, which grows with both. If
+/// the best plans of each number of stages are wanted, only plans with equal numbers of stages are
+/// compared. The same holds if pins name stages by number, because then the next stages of such
+/// plans have the same number, and hence the same pins.
 void StageSearch::keep(std::vector<const Partial*>& partials, const Partial& candidate) {
   const auto beats = [&](const Partial& a, const Partial& b) {
     const bool is_comparable = compares_equal_counts_ ? a.stages == b.stages : a.stages <= b.stages;

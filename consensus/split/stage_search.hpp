@@ -21,7 +21,7 @@ struct ChosenStage {
   const StateChain* chain = nullptr;
   SplitLink link;         ///< The link to the stage before. Unused in the first stage.
   std::size_t links = 1;  ///< Number of links to the previous stage that work at the same time.
-  /// Copies of a micro-batch that a peer of the previous stage sends one after the other.
+  /// Number of copies of a micro-batch that a peer of the previous stage sends one after the other.
   std::size_t copies = 1;
   std::size_t peers = 1;
   std::size_t members = 1;  ///< Number of peers in a block, all of which receive the inputs.
@@ -32,8 +32,8 @@ struct ChosenStage {
   }
 };
 
-/// Searches of stages that are shared by slices. They do not depend on the setting `group`, so
-/// searches with several of its values share them.
+/// Searches of stages that are shared by slices. They do not depend on the setting `group`, so plan
+/// searches with different values of `group` can share them.
 class SliceSearches {
  public:
   explicit SliceSearches(const SplitQuestion& question)
@@ -46,7 +46,7 @@ class SliceSearches {
  private:
   const SplitQuestion& question_;
   StageForms forms_;
-  /// By micro-batches, micro-batches in flight, and peers.
+  /// Keyed by number of micro-batches, micro-batches in flight, and peers.
   std::map<std::tuple<std::size_t, std::size_t, std::vector<std::size_t>>, StateSearch> searches_;
 };
 
@@ -57,8 +57,8 @@ class StageSegments {
   /// The stages that one set of peers can carry.
   struct Of {
     StateSearch* search = nullptr;
-    std::optional<StateSearch> own;  ///< Unless the search is in SliceSearches.
-    std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;  ///< By the first layer.
+    std::optional<StateSearch> own;  ///< The search; empty if SliceSearches owns it.
+    std::map<std::size_t, std::vector<std::vector<StateChain>>> chains;  ///< Keyed by first layer.
   };
 
   StageSegments(const SplitQuestion& question, const SplitChoice& choice, std::size_t micro_batches,
@@ -79,7 +79,7 @@ class StageSegments {
   const SplitChoice& choice_;
   std::size_t micro_batches_;
   SliceSearches& slices_;
-  std::map<std::vector<std::size_t>, Of> made_;  ///< By the peers.
+  std::map<std::vector<std::size_t>, Of> made_;  ///< Keyed by the peers.
 };
 
 /// Searches for plans with stages. The peers of a stage follow each other in the given order.
@@ -99,8 +99,8 @@ class StageSearch {
   StageSearch(StageSegments& segments, std::vector<std::size_t> order, bool by_stages,
               SearchBudget& budget);
 
-  /// The plans found, each by its last stage. Contains the two best ones, unless the budget is
-  /// spent. Call it once. The plans are valid as long as this object.
+  /// The plans found, each given by its last stage. They include the two best ones, unless the
+  /// budget is spent. Must be called only once. The plans live as long as this object.
   std::vector<const Partial*> find();
 
   static std::vector<ChosenStage> stages_of(const Partial& plan);
@@ -112,7 +112,7 @@ class StageSearch {
     std::size_t end = 0;
     StageSegments::Of* segments = nullptr;
   };
-  /// For each run that ends with a certain layer, the first stages of plans.
+  /// For each run of peers, the partial plans whose last stage is on that run.
   using Partials = std::vector<std::vector<const Partial*>>;
 
   void add(const Partial* before, std::size_t before_run, std::size_t first, std::size_t run);
@@ -132,7 +132,7 @@ class StageSearch {
   std::vector<Run> runs_;              ///< Sorted by begin and end.
   std::vector<std::size_t> run_from_;  ///< The first run that begins at each place or later.
   std::vector<std::optional<SplitLink>> links_;  ///< The worst link between two runs.
-  std::vector<Partials> at_;                     ///< By the layer after the last one.
+  std::vector<Partials> at_;                     ///< Indexed by the first layer not yet in a stage.
   std::deque<Partial> made_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 /// The largest number of candidates kept for one state of one layer.
 constexpr std::size_t labels_max = 64;
 
-/// Steps of a search (SearchBudget) for each operation, as measured.
+/// The measured cost of each operation, in steps of SearchBudget.
 constexpr std::uint64_t steps_of_cost = 15;  ///< For each peer of the group.
 constexpr std::uint64_t steps_of_edge = 10;
 constexpr std::uint64_t steps_of_form = 20;
@@ -31,7 +31,7 @@ std::vector<SplitLayer> layers_of(const SplitQuestion& question, std::size_t fir
           question.layers.begin() + static_cast<std::ptrdiff_t>(last)};
 }
 
-/// At least as many bytes as a peer can need for any part of the model.
+/// An upper bound on the bytes that a peer can need for any part of the model.
 double most_memory(const SplitQuestion& question, const SplitBatch& batch) {
   const double per_weight = std::max(question.bytes_per_weight, question.bytes_per_sliced_weight);
   const auto samples = static_cast<double>(batch.of_pass() * batch.in_flight);

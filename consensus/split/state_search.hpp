@@ -37,7 +37,8 @@ class StageForms {
   explicit StageForms(std::span<const SplitLayer> layers)
       : layers_(layers), of_layer_(layers.size()) {}
 
-  /// The numbers of the forms of layers [first, last) in the stage of these layers.
+  /// For each of the layers [first, last), the number of its form in a stage that has exactly these
+  /// layers.
   const std::vector<std::size_t>& in(std::size_t first, std::size_t last);
   const SplitLayer& operator[](std::size_t form) const { return forms_[form]; }
 
@@ -61,8 +62,9 @@ class StateSearch {
   /// `choice` must be the same in all calls, and its `group` 0.
   std::vector<std::vector<StateChain>> chains_from(std::size_t first, const SplitChoice& choice,
                                                    SearchBudget& budget);
-  /// The same where the first group shares all layers by slices, with at most `most` peers in a
-  /// block. Then there is at most one chain. `forms` must be those of the question's layers.
+  /// Like chains_from(), but the first group shares all layers by slices, with at most `most` peers
+  /// in a block. Finds at most one chain for each end. `forms` must be those of the question's
+  /// layers.
   std::vector<std::vector<StateChain>> chains_by_slices(std::size_t first, std::size_t most,
                                                         StageForms& forms, SearchBudget& budget);
 
@@ -117,7 +119,7 @@ class StateSearch {
   std::vector<std::vector<Priced>> priced_;  ///< The states of each layer.
   /// The unions of two groups of which neither contains the other.
   mutable std::map<std::pair<std::size_t, std::size_t>, SplitGroup> unions_;
-  std::map<std::pair<std::size_t, std::size_t>, double> slice_seconds_;  ///< By form and ways.
+  std::map<std::pair<std::size_t, std::size_t>, double> slice_seconds_;  ///< Key: form and ways.
   /// Seconds of chains by first layer, last layer and ways; infinite if the memory is too small.
   std::map<std::array<std::size_t, 3>, double> by_slices_;
 };

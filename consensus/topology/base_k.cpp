@@ -50,8 +50,8 @@ std::size_t product(const std::vector<std::size_t>& factors) {
 }
 
 /// The k-peer hyper-hypercube over some ranks, whose number has no prime factor above k+1. Each
-/// factor stands for a digit of a rank, and has one round, in which the ranks that differ only in
-/// that digit average.
+/// factor corresponds to a digit of a rank, and has one round, in which the ranks that differ only
+/// in that digit average.
 class HyperHypercube {
  public:
   HyperHypercube(Ranks ranks, std::size_t k)

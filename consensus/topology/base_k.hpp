@@ -18,8 +18,8 @@ namespace gv {
 /// the later blocks takes a fraction of a model of block l, spread over a_l partners, and gives the
 /// same fraction of its own model. The fraction is the size of block l divided by the number of
 /// peers in block l and all later ones. (3) Each block averages within its a_l parts. If it saves
-/// rounds, the factors of n up to k+1 are split off: groups whose size is the product of the other
-/// factors go through steps (1) to (3), and then the groups average with each other.
+/// rounds, the factors of n up to k+1 are split off. Groups whose size is the product of the other
+/// factors then go through steps (1) to (3). Finally, the groups average with each other.
 std::vector<Mixing> base_k_rounds(std::size_t n, std::size_t k);
 
 /// The k of a base_k topology; 1 if it sets none.

@@ -60,10 +60,11 @@ bool is_connected(std::size_t n, const std::set<Edge>& edges) {
   return parts == 1;
 }
 
-/// A random connected graph in which every rank has this degree. Starts from neighbours at
-/// distances 1, 2, ... on a ring, and swaps the ends of two random edges, ten times for each edge,
-/// which keeps all degrees. Repeats until the graph is connected. (With degree 2, the result would
-/// usually be several rings, so the ranks of one ring are shuffled instead.)
+/// A random connected graph in which every rank has this degree. Starts from a ring on which ranks
+/// at distances 1, 2, ... are joined, and opposite ranks too if the degree is odd. Then tries to
+/// swap the ends of two random edges, ten times for each edge. Swaps keep all degrees. Continues in
+/// this way until the graph is connected. (With degree 2, the result would usually be several
+/// rings, so the ranks of one ring are shuffled instead.)
 std::vector<Edge> random_regular(std::size_t n, std::size_t degree, std::uint64_t seed) {
   Rng rng = Rng(seed).fork("random_regular").fork(n).fork(degree);
   EdgeSet start;

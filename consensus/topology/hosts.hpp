@@ -25,11 +25,11 @@ std::vector<std::size_t> even_hosts(std::size_t n);
 
 /// The weights of one round, in which rank i is on host `hosts[i]`. In most rounds, the peers of
 /// each host take their mean. Once in `every` (at least 3) rounds, a matching drawn from the seed
-/// pairs the hosts. Two hosts with A and B peers, where A >= B, are then joined by A links, each
-/// of weight B / (A + B). The links go from each peer of the larger host to the peers of the
-/// smaller one in turn. If the models on each host are equal, as they are after a round within
-/// hosts, the mean on both hosts becomes that of all A + B peers, and the next round within hosts
-/// gives it to all of them. All rounds are symmetric and doubly stochastic.
+/// pairs the hosts. Two hosts with A and B peers, where A >= B, are then joined by A links, each of
+/// weight B / (A + B). The links go from each peer of the larger host to the peers of the smaller
+/// one in turn. If the models on each host are equal, as they are after a round within hosts, the
+/// mean on each of the two hosts becomes the mean of all A + B peers. The next round within hosts
+/// then gives this mean to every peer. All rounds are symmetric and doubly stochastic.
 Mixing hosts_round(std::span<const std::size_t> hosts, std::size_t every, std::uint64_t seed,
                    std::uint64_t round);
 

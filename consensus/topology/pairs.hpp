@@ -31,7 +31,8 @@ std::optional<Problem> problem_with_pairs(const Topology& topology);
 ///   hypercube              the dimension round mod lg n: a perfect matching;
 ///   one_peer_exponential   every other edge of each cycle i, i + 2^t, i + 2 2^t, ... (half a
 ///                          directed round, since an exchange goes both ways), counted from a rank
-///                          that is drawn for every round: for n = 2^K any K rounds are exact;
+///                          that is drawn for every round. If n = 2^K, any K consecutive
+///                          rounds are exact;
 ///   base_k, k = 1          its rounds; each pair averages, whatever its weight in the paper;
 ///   all others             edges in a drawn order, each taken if both its ends are free: a maximal
 ///                          matching of the graph.

@@ -55,10 +55,10 @@ double spectral_gap(const Topology& topology, std::size_t n, std::uint64_t seed 
 
 /// M = E[W'W] for the pairs drawn in a round (see PairPlan), where each peer moves towards its
 /// partner by the fraction `alpha` (1/2 averages). For every x that sums to 0, a round leaves on
-/// average the fraction x'Mx / x'x of its squared spread around the mean. How often an edge is
-/// drawn is counted over `draws` rounds that no run reaches, and averaged over edges that are
-/// equivalent by a symmetry of the graph. So ring, star, torus and exponential are exact to about 1
-/// / sqrt(draws n). A matching is exact. Must not be called for kinds whose pairs follow a fixed
+/// average the fraction x'Mx / x'x of its squared spread around the mean. The frequency of each
+/// edge is counted over `draws` rounds that no run reaches, and averaged over all edges that a
+/// symmetry of the graph makes equivalent. So ring, star, torus and exponential are exact to about
+/// 1 / sqrt(draws n). A matching is exact. Must not be called for kinds whose pairs follow a fixed
 /// sequence.
 SquareMatrix expected_square_of_pairs(const Topology& topology, std::size_t n, std::uint64_t seed,
                                       std::size_t draws, double alpha = 0.5);

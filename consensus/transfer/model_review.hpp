@@ -54,7 +54,7 @@ class ModelReview {
     /// or, without witnesses, of the norm of our own model. 0 means no limit.
     double norm_cap = 10;
     std::size_t asked = 4;   ///< Number of witnesses asked in a round.
-    std::size_t needed = 3;  ///< Number of answers that is enough. Later answers are ignored.
+    std::size_t needed = 3;  ///< Number of answers that suffice. Later answers are ignored.
     /// With fewer witnesses than this, a model is sound if its norm is within the cap.
     std::size_t quorum = 1;
     /// True if all sound models are equal bit for bit. Then one witness with an equal sketch is

@@ -11,9 +11,11 @@ namespace gv {
 
 /// How a block fits the vector that is being assembled.
 enum class BlockFit {
-  next,       ///< It begins where the previous block ended, and was taken.
-  misplaced,  ///< It repeats or overlaps others, lies beyond a gap, or is empty. It was ignored.
-  /// It extends beyond the end, ends within an element, or is too short. The sender is at fault.
+  next,  ///< The block begins where the previous one ended, and was taken.
+  /// The block repeats or overlaps others, lies beyond a gap, or is empty. It was ignored.
+  misplaced,
+  /// The block extends beyond the end, ends within an element, or is too short. The sender is at
+  /// fault.
   bad_length,
 };
 

@@ -141,7 +141,7 @@ void StateDownload::receive(Time now, PeerId from, const Message& message,
   if (id == nullptr || id->kind != TransferKind::state || id->owner != self_) return;
   const auto* accepted = std::get_if<TransferAccepted>(&message);
   if (!is_from_source(from, *id)) {
-    // The source still serves a download that we have given up.
+    // This peer still serves a download that we have given up.
     if (accepted != nullptr) out.send(from, Abort{*id, Reason::stale});
     return;
   }

@@ -40,7 +40,7 @@ class StateDownload {
     Duration progress_deadline = std::chrono::seconds(5);  ///< The longest time between two blocks.
     /// Smallest size in bytes of a block, except for a transfer's last block.
     std::size_t block_least = block_bytes_usual;
-    int resumes_max = 3;  ///< The most broken lanes and pauses of one source that are tolerated.
+    int resumes_max = 3;  ///< Number of broken lanes and pauses tolerated from one source.
     int rounds_max = 5;   ///< Number of times that the list of sources is tried.
     /// Pause before the list of sources is tried again.
     Duration retry_after = std::chrono::seconds(1);

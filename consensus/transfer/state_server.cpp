@@ -108,8 +108,8 @@ void StateServer::receive(Time now, PeerId from, const Message& message, Effects
     return;
   }
   if (std::holds_alternative<Ready>(message) || std::holds_alternative<Abort>(message)) {
-    // Ready is only the peer's word. Without the cancel, a hostile peer could make the lane hold
-    // one state after another.
+    // Ready is only the peer's claim that it has the state. Without the cancel, a hostile peer
+    // could make the lane hold one state after another.
     out.cancels.push_back({from, *id});
     served_.erase({from, id->stage});
   } else if (resume != nullptr) {

@@ -63,15 +63,13 @@ std::vector<Revocation> Revocations::with(const Revocation& revocation) const {
 
 bool Revocations::has_place_for(const Revocation& revocation) const {
   const auto known = held_.find(revocation.key);
-  const bool is_held = known != held_.end() &&
-                       std::ranges::find(known->second, revocation) != known->second.end();
+  const bool is_held =
+      known != held_.end() && std::ranges::find(known->second, revocation) != known->second.end();
   const std::vector<Revocation> held = with(revocation);
   return !is_held && std::ranges::find(held, revocation) != held.end();
 }
 
-void Revocations::add(const Revocation& revocation) {
-  held_[revocation.key] = with(revocation);
-}
+void Revocations::add(const Revocation& revocation) { held_[revocation.key] = with(revocation); }
 
 std::vector<PeerKey> Revocations::drop_expired(std::uint64_t wall_s) {
   std::vector<PeerKey> gone;
@@ -94,8 +92,8 @@ void Revocations::judge() {
       all.push_back(&one);
     }
   }
-  // For each revocation, the revocations that it contests, and the number of valid revocations that
-  // contest it.
+  // For each revocation, the revocations that it contests, and the number of revocations that
+  // contest it and are not known to be void.
   std::vector<std::vector<std::size_t>> contested_by_it(all.size());
   std::vector<std::size_t> contesters(all.size(), 0);
   for (std::size_t i = 0; i < all.size(); ++i) {

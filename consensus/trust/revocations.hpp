@@ -18,7 +18,7 @@ inline constexpr std::uint64_t certificate_lifetime_s = 30 * 24 * 3600;
 /// long.
 inline constexpr std::uint64_t clock_slack_s = 24 * 3600;
 
-/// A revocation is kept until all older certificates of its key have expired.
+/// How long a revocation is kept: until all older certificates of its key have expired.
 inline constexpr std::uint64_t revocation_lifetime_s = certificate_lifetime_s + 2 * clock_slack_s;
 
 /// The largest number of keys whose revocations a peer keeps.
@@ -36,8 +36,8 @@ bool has_sound_chain(const Revocation& revocation);
 /// Holds proved revocations, and decides which of them count.
 ///
 /// A revocation contests each revocation whose chain contains the key that it revokes. There is one
-/// exception: a key has no say in its own revocation, so if A revokes a key in the chain of B, then
-/// B does not contest A. A revocation does not count if it is contested by one that counts. If
+/// exception, because a key has no say in its own revocation: if A revokes a key in the chain of B,
+/// then B does not contest A. A revocation does not count if it is contested by one that counts. If
 /// revocations contest each other in a circle, and nothing else settles the matter, all of them
 /// count and defeat no others. So only the set of revocations decides which of them count, not the
 /// order in which they arrived.

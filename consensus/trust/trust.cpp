@@ -20,8 +20,8 @@ constexpr std::size_t told_at_once = 8;
 /// before.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer sends everything to the same peer again, for each message that this took
-/// last time, so that short messages cannot cause many long ones.
+/// Pause before a peer sends everything to the same peer again, for each message that was needed
+/// last time. Without the pause, short messages could cause many long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
 /// The key that differs from `key` only in the highest bit of the last byte. Both correspond to the
@@ -231,9 +231,8 @@ bool Trust::is_proved(const Revocation& revocation) const {
 bool Trust::has_room_for(const PeerKey& key) const {
   const auto& held = revocations_.held();
   if (held.size() < revoked_max || held.contains(key) || entries_.contains(key)) return true;
-  const auto largest = std::find_if(held.rbegin(), held.rend(), [&](const auto& item) {
-    return !entries_.contains(item.first);
-  });
+  const auto largest = std::find_if(
+      held.rbegin(), held.rend(), [&](const auto& item) { return !entries_.contains(item.first); });
   return largest != held.rend() && key < largest->first;
 }
 
@@ -378,8 +377,9 @@ std::vector<Certificate> Trust::certificates() const {
   return all;
 }
 
-/// False if passing the revocation on would change nothing: its key has no certificate, and it
-/// does not count. It is kept, because it counts if the one that contests it falls.
+/// False if passing the revocation on would change nothing, because its key has no certificate and
+/// the revocation does not count. It is still kept, because it will count if the revocations that
+/// contest it cease to count.
 bool Trust::is_of_use(const Revocation& revocation) const {
   return entries_.contains(revocation.key) || revocations_.is_counting(revocation);
 }
@@ -469,8 +469,8 @@ void Trust::send_all(Time now, PeerId to, const Digest& theirs, Effects& out) {
       return;
     }
   }
-  const std::vector<Certificates> parts = in_parts(
-      {.held = held_, .certificates = certificates(), .revocations = revocations()});
+  const std::vector<Certificates> parts =
+      in_parts({.held = held_, .certificates = certificates(), .revocations = revocations()});
   for (const Certificates& part : parts) out.send(to, part);
   sent_all_[to] = {.ours = held_, .theirs = theirs, .at = now, .messages = parts.size()};
 }

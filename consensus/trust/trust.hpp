@@ -72,7 +72,7 @@ class Trust {
                const std::vector<Revocation>& revocations);
 
   /// Takes certificates and revocations that another peer passes on. Answers if that peer does not
-  /// hold the same ones as we do.
+  /// hold exactly what we hold.
   void receive(Time now, PeerId from, const Certificates& message, const View& live, Effects& out);
 
   /// Takes certificates shown by a peer that has no link to us, if they prove that a key new to us

@@ -210,9 +210,9 @@ void Trust::renew(Time now, const View& live) {
 }
 
 /// True if this peer should now sign a revocation of `key`, although other revocations of it count.
-/// There are three reasons. Too few peers have signed. A certificate of the key outlives the
-/// revocations. Or the revocations are about to end, and the key may have signed a revocation with
-/// a later date, which would then count. Chance decides which of several peers signs.
+/// There are three possible reasons: too few peers have signed; a certificate of the key outlives
+/// the revocations; or the revocations are about to end, and the key may have signed one with a
+/// later date, which would then count. Chance decides which of several peers signs.
 bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, Time now,
                    const View& live) {
   const auto known = entries_.find(key);
@@ -225,8 +225,8 @@ bool Trust::is_due(const PeerKey& key, const std::vector<Revocation>& counting, 
   };
   const std::uint64_t expires_s = known->second.newest->expires_s;
   const bool is_outlived = last_s < wall(now) && expires_s >= last_s + revocation_lifetime_s;
-  const bool is_ending = wall(now) >= last_s + certificate_lifetime_s &&
-                         last_s < expires_s + dated_after_expiry_s;
+  const bool is_ending =
+      wall(now) >= last_s + certificate_lifetime_s && last_s < expires_s + dated_after_expiry_s;
   const bool lacks_issuers = counting.size() < issuers_wanted && !has_signed(options_.swarm) &&
                              !has_signed(signing_key()) && live.size() > 1 &&
                              now - revoked_since_.at(key) >= signed_again_after;

@@ -9,7 +9,7 @@
 namespace gv::settings {
 namespace {
 
-/// Adds the keys for how gradients are summed, and for which of their values are sent.
+/// Adds the keys that determine how gradients are summed and which of their values are sent.
 void append_sums(const Keys& allreduce) {
   std::vector<std::pair<std::string, std::optional<ReduceAlgorithm>>> algorithms{{"auto", {}}};
   for (const ReduceAlgorithm algorithm : reduce_algorithms()) {
@@ -27,10 +27,10 @@ void append_sums(const Keys& allreduce) {
   allreduce.add("rank", GV_FIELD(allreduce.compression.rank), {0, 256},
                 "matrices of gradients are sent as factors of this rank, and the error is kept for "
                 "the next step; 0 = off; not with top_k_per_512");
-  allreduce.add(
-      "sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
-      "gradients of dense layers are sent as the inputs and the deltas whose product they are, if "
-      "these are not more numbers; not with codec, top_k_per_512, rank or a period above 1");
+  allreduce.add("sufficient_factors", GV_FIELD(allreduce.compression.sufficient_factors),
+                "gradients of dense layers are sent as the inputs and the deltas whose product "
+                "they are, if these have no more numbers than the gradient; not with codec, "
+                "top_k_per_512, rank or a period above 1");
   allreduce.add("one_bit", GV_FIELD(allreduce.compression.one_bit),
                 "gradients are sent as one bit for each number and two means for every 512, and "
                 "the error is kept for the next step; with more than 28 peers they are sent whole; "
@@ -60,7 +60,7 @@ void append_sums(const Keys& allreduce) {
       "gradients are summed in pieces of this many numbers, while later ones are still computed");
 }
 
-/// Keys for the steps that each peer makes alone between two sums.
+/// Adds the keys for the steps that each peer makes alone between two sums.
 void append_local_steps(const Keys& allreduce) {
   allreduce.add(
       "period", GV_FIELD(allreduce.local.period), {1, 1e6},

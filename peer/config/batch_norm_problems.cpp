@@ -22,7 +22,8 @@ bool has_local_statistics(const LayerSpec& layer) {
   });
 }
 
-/// True if the peers' models differ and the mode mixes only some of them at a time.
+/// True if peers have models, or replicas of stages, that differ and are mixed with those of other
+/// peers.
 bool mixes_models(const Config& config) {
   return config.run.mode == ModeKind::gossip || config.run.mode == ModeKind::mixing ||
          (config.run.mode == ModeKind::pipeline &&

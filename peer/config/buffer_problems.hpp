@@ -8,17 +8,18 @@
 
 namespace gv {
 
-/// Values of a model that have to be averaged as they are.
+/// Texts for messages about values of a model that have to be averaged unchanged.
 struct AveragedValues {
   std::string_view reason = "this model has buffers that are averaged";
-  /// A model without such values, with a comma before it. May be empty.
+  /// An alternative to add to each remedy: a model without such values. Begins with a comma; may be
+  /// empty.
   std::string_view other_model =
       ", or a model without such buffers (a group norm in place of a batch norm)";
 };
 
-/// Lists the settings that would treat such values like a gradient: they measure it, send only a
-/// part of it, or add it with a momentum or with several peers' changes at once. A variance could
-/// then become negative.
+/// Lists the settings that would treat `values` like a gradient. Such settings measure or compress
+/// a gradient, apply a momentum to it, or add up the changes of several peers. A variance, for
+/// example, could then become negative.
 Problems buffer_problems(const Config& config, const AveragedValues& values = {});
 
 }  // namespace gv

@@ -1,4 +1,4 @@
-// Settings that do not work with the sums and counts of a k-means.
+// Settings that do not work with the sums and counts of a k-means layer.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace gv {
 
-/// Lists the settings that do not work with the clusters among the layers: with them, sums and
-/// counts would not move alike, or counts would become negative.
+/// Lists the settings that do not work with the layers of clusters. Such settings would change sums
+/// and counts differently, or make counts negative.
 Problems cluster_problems(const Config& config, const std::vector<LayerSpec>& layers);
 
 }  // namespace gv

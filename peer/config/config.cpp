@@ -1,4 +1,4 @@
-// Reads a config strictly by the table of settings, and derives values from it.
+// Reads a config strictly by the table of settings, and derives values from the config.
 #include "peer/config/config.hpp"
 
 #include <fmt/format.h>
@@ -38,8 +38,8 @@ class Reader : private ConfigReading {
     check_together(*this);
     const auto others = static_cast<std::ptrdiff_t>(parsed.problems.size());
     find_data_files(*this, overrides_.data_folder);
-    // The folder is needed even if a program brings the data, because it is written into the models
-    // of all peers.
+    // The data folder is resolved even if a program provides the data, because model files record
+    // it. Missing data files are then no problem.
     if (overrides_.has_own_data) {
       parsed.problems.erase(parsed.problems.begin() + others, parsed.problems.end());
     }
@@ -58,7 +58,7 @@ class Reader : private ConfigReading {
   const NamedAlgorithm* algorithm_ = nullptr;  ///< The named algorithm that the text builds on.
   ModeKind algorithm_mode_ = ModeKind::gossip;
 
-  /// True once enough problems were found to stop the search.
+  /// True once enough problems have been found to stop the search.
   bool has_enough_problems() const { return parsed.problems.size() >= problems_max; }
 
   // ---- Keys ----
@@ -121,8 +121,8 @@ class Reader : private ConfigReading {
            "leave mode out, or algorithm");
   }
 
-  /// Replaces the number of peers in the text by the actual one for all checks. If the number in
-  /// the text cannot be read, that problem is still reported.
+  /// Replaces the number of peers in the text with the actual number for all checks. If the number
+  /// in the text cannot be read, that problem is still reported.
   void override_peers() {
     if (overrides_.peers) parsed.config.run.peers = *overrides_.peers;
   }
@@ -411,7 +411,7 @@ std::size_t lockstep_batch_max(const Config& config) {
 BatchGrowth batch_growth(const Config& config) {
   const ScheduleSpec& schedule = config.train.schedule;
   if (schedule.kind != ScheduleKind::growing_batch) return {};
-  constexpr double samples_max = 1e18;  // No budget is larger than this.
+  constexpr double samples_max = 1e18;  // Keeps the conversion to an integer in range.
   const auto together = static_cast<double>(config.train.batch * config.run.peers);
   BatchGrowth growth{.at = {}, .factor = schedule.batch_factor};
   for (const std::size_t step : schedule.step_at) {
@@ -447,7 +447,7 @@ std::vector<std::pair<std::string, std::string>> agreement(const Config& config)
     // optimiser.
     const bool is_copied =
         config.population.is_on() && setting.section == "train" && setting.key == "optimizer";
-    // Peers that share a budget must agree on it. A budget in steps is a number of batches.
+    // Peers that share a budget must agree on it. A budget in steps also depends on the batch size.
     const bool of_budget =
         has_swarm_budget(config) &&
         (setting.section == "run" || (config.run.steps > 0 && setting.path() == "train.batch"));

@@ -77,7 +77,7 @@ struct GeneratedConfig {
   std::size_t features = 32;  ///< Numbers in a sample, or channels of an image.
   std::size_t side = 0;       ///< Side of images; 0 means that samples are flat.
   std::size_t classes = 10;
-  std::size_t blobs = 1;    ///< Blobs in each class. With several, no planes separate classes.
+  std::size_t blobs = 1;    ///< Blobs in each class. If several, no planes separate the classes.
   std::size_t targets = 0;  ///< Numbers to predict instead of a label; 0 means labels.
   /// Standard deviation of the noise around the centres of classes or, with targets, of the noise
   /// in the targets. More noise makes the task harder.
@@ -105,7 +105,8 @@ struct DataConfig {
   double mean = 0;            ///< Subtracted from inputs. Bytes are divided by 255 first.
   double deviation = 1;       ///< Inputs are divided by this after `mean` is subtracted.
   PartitionSpec partition;
-  /// For clusters: the model file with the centres. The parser resolves it like `folder`.
+  /// For a partition by clusters: the model file with the centres. The parser resolves a relative
+  /// path against the config file's folder.
   std::string centres;
   /// For leased data: number of samples in a chunk; 0 means 16 batches.
   std::uint64_t chunk_samples = 0;
@@ -160,11 +161,11 @@ struct GossipConfig {
   double target_spread = 0;
   double alpha = 0.5;
   bool alpha_with_learning_rate = false;
-  /// True if updates are weighted by data. Has an effect only with the swarm's budget; see
-  /// SwarmWork.
+  /// True if a peer whose share of the steps is smaller than its share of the data makes larger
+  /// updates. Has an effect only with the swarm's budget; see SwarmWork.
   bool weighs_by_data = true;
   bool centre_rests = false;  ///< True if the first peer of a star only answers exchanges.
-  double weigh_max = 4;       ///< The largest factor on a peer's updates.
+  double weigh_max = 4;       ///< The largest factor by which a peer's updates grow.
   Codec codec = Codec::identity;
   double codec_fraction = 0.01;  ///< For top_k: the fraction of the numbers that is sent.
   double clip_radius = 0;  ///< The radius of clipping; 0 means that `clip_factor` determines it.
@@ -239,7 +240,7 @@ struct PipelineConfig {
   std::uint32_t group = 1;  ///< The most peers that work together on one stage.
   StagePlanKind plan = StagePlanKind::steady;
   std::map<std::string, std::uint32_t> pins;  ///< The stages of pinned peers, by name of the peer.
-  std::uint64_t copy_every = 8;  ///< Number of pipeline runs between two copies; 0 means never.
+  std::uint64_t copy_every = 8;  ///< Pipeline runs between copies of a stage; 0 means no copies.
 
   /// The number of stages: that of `ends` if it is given, otherwise `stages`.
   std::size_t stage_count() const { return ends.empty() ? stages : ends.size(); }
@@ -262,7 +263,7 @@ struct MembershipConfig {
 /// [network]: how data is sent.
 struct NetworkConfig {
   bool trusted = false;  ///< True if no stranger can listen. Lanes may then be unencrypted.
-  /// Automatic means a Unix socket on one host, otherwise plain if trusted, otherwise TLS.
+  /// Automatic means a Unix socket within one host, otherwise plain if trusted, otherwise TLS.
   LaneKind lane = LaneKind::automatic;
   std::size_t budget_mib = 64;  ///< Memory for blocks in flight, for all lanes together.
   double idle_close_s = 60;     ///< Links and lanes without traffic are closed after this time.
@@ -314,11 +315,11 @@ struct ParsedConfig {
   ConfigPlaces places = {};
 };
 
-/// Values that replace those of a config's text before it is checked.
+/// Values that override those in a config's text before the config is checked.
 struct ConfigOverrides {
   std::string data_folder;  ///< Replaces the folder that the text names, unless it is empty.
   std::optional<std::size_t> peers;  ///< Number of participating peers; nullopt means run.peers.
-  bool has_own_data = false;  ///< True if a program brings the data. No files are looked for then.
+  bool has_own_data = false;  ///< True if a program provides the data. No files are needed then.
 };
 
 /// Reads a file of at most 1 MiB. The data files it names must exist.
@@ -357,12 +358,12 @@ bool has_common_end(const Config& config);
 
 /// True if the run may end because peers have measured a target accuracy.
 bool has_target(const Config& config);
-/// The initial hyperparameters of a population's members; 0 for each one that is the same for all
-/// members.
+/// The initial hyperparameters of a population's members; 0 for each value that does not vary
+/// between members.
 Hyperparameters config_hyperparameters(const Config& config);
 
-/// Local steps of a peer with `shard_samples` samples: `steps`, or the steps of `epochs`, rounded
-/// to the nearest number and at least 1.
+/// Local steps of a peer with `shard_samples` samples: `steps` if it is set, otherwise the number
+/// of steps in `epochs`, rounded and at least 1.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
 /// The most samples that one peer takes in a step of mode `allreduce`. If shares follow speeds, a
@@ -371,9 +372,9 @@ std::size_t lockstep_batch_max(const Config& config);
 /// The growth of each peer's batch. Schedules other than `growing_batch` keep the batch constant.
 BatchGrowth batch_growth(const Config& config);
 
-/// Every setting that all peers of a run must have in common, as pairs of key and value, in a fixed
-/// order: the model, the meaning of its inputs, the seed, pairing and mixing. Except in mode
-/// `gossip`, the list also contains everything that affects a step's result and the number of
+/// The settings that all peers of a run must have in common, as pairs of key and value in a fixed
+/// order. They include the model, the meaning of its inputs, the seed, pairing and mixing. Except
+/// in mode `gossip`, they also include everything that affects a step's result and the number of
 /// steps. Peers compare the lists in their hellos, so that a refusal can name the first key that
 /// differs.
 std::vector<std::pair<std::string, std::string>> agreement(const Config& config);

@@ -198,7 +198,7 @@ void check_pair_memories(ConfigReading& reading) {
   }
 }
 
-/// Checks the topology of pair exchanges for the number of peers of the run.
+/// Checks the topology of pair exchanges against the run's number of peers.
 void check_topology(ConfigReading& reading) {
   const GossipConfig& gossip = reading.parsed.config.gossip;
   const TopologyKind kind = gossip.topology.kind;
@@ -360,8 +360,8 @@ void check_threads(ConfigReading& reading) {
   }
 }
 
-/// Checks for settings of sums that exclude each other. For example, compressed pieces can only be
-/// passed on unchanged, as only the ring does.
+/// Checks for all-reduce settings that exclude each other. For example, compressed pieces must be
+/// passed on unchanged, which only the ring does.
 void check_ring(ConfigReading& reading) {
   const AllReduceConfig& allreduce = reading.parsed.config.allreduce;
   if (allreduce.compression.momentum > 0 && reading.parsed.config.run.mode == ModeKind::allreduce &&
@@ -485,7 +485,7 @@ void check_mixing(ConfigReading& reading) {
 }
 
 /// The effective step of a round, which the bounds of consensus/mixing/stability limit. These
-/// bounds hold for plain gradient descent on a loss of curvature 1, such as the loss of data with
+/// bounds hold for plain gradient descent on a loss of curvature 1, which is typical of data with
 /// unit variance.
 double pull_of_round(const Config& config, std::uint64_t steps) {
   return pull_of(config.train.schedule.learning_rate, steps);
@@ -495,7 +495,8 @@ double pull_of_round(const Config& config, std::uint64_t steps) {
 /// catch this, because an even number of such steps restores the sign.
 bool is_beyond_descent(const Config& config) { return config.train.schedule.learning_rate >= 2; }
 
-/// Reports a learning rate if the effective step of a round of `steps` steps is `bound` or more.
+/// Reports the learning rate if the effective step of a round of `steps` local steps is `bound` or
+/// more, or if plain descent diverges at this rate.
 void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::string reason) {
   const Config& config = reading.parsed.config;
   if (pull_of_round(config, steps) < bound && !is_beyond_descent(config)) return;

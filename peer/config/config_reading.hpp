@@ -1,4 +1,4 @@
-// The state while a config is read. Included only by the sources that read and check configs.
+// The state kept while a config is read. Included only by the sources that read and check configs.
 #pragma once
 
 #include <cstddef>

@@ -66,10 +66,11 @@ void append_run(Settings& all) {
            "drawn at random, or by all peers of a pipeline; more passes if a measurement takes "
            "longer, and fewer if the budget is less than eight times as long");
   run.add("wait_for_peers", GV_FIELD(run.wait_for_peers), {1, 4096},
-          "a peer starts training when this many peers are there, itself included");
-  run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400}, "or when it has waited this long");
+          "a peer starts training when this many peers have joined, itself included");
+  run.add("wait_max_s", GV_FIELD(run.wait_max), {0, 86400},
+          "longest time that a peer waits for the peers of wait_for_peers");
   run.add("linger_s", GV_FIELD(run.linger), {0, 86400},
-          "how long a peer that has finished goes on serving slower ones");
+          "how long a peer that has finished keeps answering slower peers");
   run.add("folder", GV_FIELD(run.folder),
           "where events, metrics and checkpoints go, below the current folder");
   run.add("events_mib", GV_FIELD(run.events_mib), {1, 1048576},
@@ -82,15 +83,16 @@ void append_membership(Settings& all) {
   membership.add("probe_period_s", GV_FIELD(membership.probe_period), {0.01, 3600},
                  "time between two probes, each of one member");
   membership.add("probe_timeout_s", GV_FIELD(membership.probe_timeout), {0.001, 3600},
-                 "how long a peer waits for the answer before it asks others to probe; must be "
-                 "below the period");
+                 "how long a peer waits for the answer to a probe before it asks others to probe; "
+                 "must be below the period");
   membership.add("indirect_probes", GV_FIELD(membership.indirect_probes), {0, 100},
-                 "how many other peers it asks");
+                 "how many other peers a peer asks to probe a silent member");
   membership.add(
       "suspicion_min_s", GV_FIELD(membership.suspicion_min), {0.01, 3600},
       "time from suspected to dead in a swarm of two peers; it grows with the number of peers");
   membership.add("suspicion_max_factor", GV_FIELD(membership.suspicion_max_factor), {1, 1000},
-                 "factor by which this time is longer while no other peer confirms the suspicion");
+                 "factor by which the time from suspected to dead is longer while no other peer "
+                 "confirms the suspicion");
   membership.add("push_pull_period_s", GV_FIELD(membership.push_pull_period), {0.1, 86400},
                  "time between two full comparisons of the tables of members; longer once training "
                  "has ended if there are many peers");

@@ -60,7 +60,7 @@ std::span<const Setting<LayerSpec>> layer_settings();
 /// "conv2d 64" or "residual (dense, relu)".
 std::string layer_name(const LayerSpec& layer);
 
-/// Returns a layer as an inline table, with the keys that have an effect on its kind.
+/// Returns a layer as an inline table, with the keys that have an effect for its kind.
 std::string to_string(const LayerSpec& layer);
 std::string to_string(const std::vector<LayerSpec>& layers);
 

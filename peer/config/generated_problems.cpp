@@ -1,4 +1,4 @@
-// Estimates the memory for generated data, which every peer of the run keeps as a whole.
+// Estimates the memory for generated data, which every peer of the run keeps in full.
 #include "peer/config/generated_problems.hpp"
 
 #include <fmt/format.h>

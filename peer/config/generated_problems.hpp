@@ -1,4 +1,4 @@
-// Settings whose generated data would not fit into any usual memory.
+// Settings whose generated data would not fit into the memory of any usual machine.
 #pragma once
 
 #include "base/problems.hpp"
@@ -7,7 +7,7 @@
 namespace gv {
 
 /// Reports generated data of more than 64 GiB. The size includes the centres and weights from which
-/// the data are drawn. The place is the setting that takes the most memory, such as
+/// the data are drawn. The place of the problem is the setting that takes the most memory, such as
 /// "data.generated.samples".
 Problems generated_problems(const Config& config);
 

@@ -8,7 +8,7 @@ void append_gossip(Settings& all) {
   const Keys gossip = own.agreed();
   gossip.choice("pairing", GV_FIELD(gossip.pairing),
                 {{"matching", PairingKind::matching}, {"uniform", PairingKind::uniform}},
-                "who exchanges with whom: matching = all peers in pairs drawn together; uniform = "
+                "how peers find partners: matching = all peers in pairs drawn together; uniform = "
                 "each peer with a partner of its own choice, at random");
   gossip.choice("topology", GV_FIELD(gossip.topology.kind), named_choices(topology_kinds),
                 "graph whose neighbours may be partners; complete = all peers. `grapevine "
@@ -41,16 +41,16 @@ void append_gossip(Settings& all) {
           "without clip_radius: differences are clipped at this many times the median of recent "
           "ones; 0 = never");
   own.add("norm_cap", GV_FIELD(gossip.norm_cap), {0, 1e12},
-          "a model whose norm is more than this many times ours is refused, also in the common "
-          "mean at the end; 0 = no limit, as in a population");
+          "a model whose norm is more than this many times the receiver's is refused, also in the "
+          "common mean at the end; 0 = no limit, as in a population");
   own.add("answer_deadline_s", GV_FIELD(gossip.answer_deadline), {0.01, 3600},
           "how long an offer waits for its answer");
   own.add("progress_deadline_s", GV_FIELD(gossip.progress_deadline), {0.01, 3600},
-          "longest pause inside an exchange");
+          "longest pause between two blocks of an exchange");
   own.add("quarantine_s", GV_FIELD(gossip.quarantine), {0, 1e6},
-          "how long a peer that sent unsound models is left alone");
+          "how long a peer that sent models that fail these checks is left alone");
   own.add("offences_max", GV_FIELD(gossip.offences_max), {1, 1000},
-          "unsound models after which a peer is left alone");
+          "number of models that fail these checks after which their sender is left alone");
   own.add("catch_up_periods", GV_FIELD(gossip.catch_up_periods), {1, 1e9},
           "a peer that is this many periods behind when it joins or wakes downloads a model");
   const Keys swarm = own.with("run.budget", {"swarm"}).agreed();
@@ -86,7 +86,7 @@ void append_population(Settings& all) {
   agreed.add("vary_weight_decay", GV_FIELD(population.vary_weight_decay),
              "peers also differ in the weight decay, which must be above 0");
   agreed.add("vary_batch", GV_FIELD(population.vary_batch),
-             "peers also differ in the batch; the budget is in steps, whatever their batch is");
+             "peers also differ in the batch; the budget counts steps, whatever their batch");
   agreed.add("vary_alpha", GV_FIELD(population.vary_alpha),
              "peers also differ in gossip.alpha; in an exchange the smaller of the two counts");
   agreed.add("vary_period", GV_FIELD(population.vary_period),

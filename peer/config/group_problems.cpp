@@ -1,4 +1,4 @@
-// Checks that the peers of a group can share a pass, and can sum their gradients into a single one.
+// Checks that the peers of a group can share a pass, and that their gradients can be summed.
 #include "peer/config/group_problems.hpp"
 
 #include <fmt/format.h>
@@ -47,9 +47,9 @@ bool says_how(const LayerSpec& layer) {
   return layer.split == LayerSplit::model || layer.split == LayerSplit::rows;
 }
 
-/// True if a layer sets `split` although other layers run in parallel with it, as in a concat or
-/// beside a shortcut. `is_beside` is true if others run in parallel with `layer` itself. Searches
-/// inner layers too.
+/// True if `layer`, or a layer inside it, sets `split` although other layers run in parallel with
+/// it, as in a concat or beside a shortcut. `is_beside` is true if others run in parallel with
+/// `layer` itself.
 bool is_beside_others(const LayerSpec& layer, bool is_beside) {
   const bool are_beside = is_beside || layer.kind == LayerKind::concat || !layer.shortcut.empty();
   const auto inside = [](bool beside) {

@@ -1,4 +1,4 @@
-// The keys of a layer in a list of layers, and layers written as text.
+// The keys of one layer in a list of layers, and the conversion of layers to text.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -39,7 +39,7 @@ LoadedDataSet load_text(const DataConfig& data, bool test) {
                    TextPart::whole);
 }
 
-/// Replaces the remedy for files that are too large by the remedies that apply to this config.
+/// Replaces the remedy for files that are too large with the remedies that apply to this config.
 void add_remedies_for_large_files(const Config& config, bool test, Problems& problems) {
   const DataKind kind = config.data.kind;
   const bool may_be_several = kind == DataKind::text || kind == DataKind::cifar10;

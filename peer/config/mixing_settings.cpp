@@ -5,7 +5,8 @@
 namespace gv::settings {
 namespace {
 
-/// Returns text such as `key = "x", "y" or "z"`, with the choices that use MixRule::momentum.
+/// Returns text such as `key = "x", "y" or "z"`, which lists the choices that use
+/// MixRule::momentum.
 std::string with_momentum(std::string_view key, const auto& choices) {
   std::vector<std::string_view> names;
   for (const auto choice : choices) {
@@ -32,7 +33,7 @@ struct RoundKeys {
   void append_outer() const;
 };
 
-/// Keys for the choice of neighbours and their weights.
+/// Adds the keys for the choice of neighbours and their weights.
 void RoundKeys::append_neighbours() const {
   shared.choice(
       "topology", GV_FIELD(mixing.rule.topology.kind), named_choices(topology_kinds),
@@ -54,7 +55,7 @@ void RoundKeys::append_neighbours() const {
                 "one, by a random matching");
 }
 
-/// Keys for the content and encoding of a round's messages.
+/// Adds the keys for the content and encoding of a round's messages.
 void RoundKeys::append_messages() const {
   mixing.choice("kind", GV_FIELD(mixing.rule.kind), named_choices(mix_kinds),
                 "how a peer uses the messages that it receives; docs/algorithms explains each");
@@ -73,13 +74,13 @@ void RoundKeys::append_messages() const {
            "fraction of the numbers that is sent");
   shared.with("codec", {"qsgd"})
       .add("codec_levels", GV_FIELD(mixing.rule.codec.levels), {1, 127},
-           "number of magnitudes to which numbers are rounded, besides 0");
+           "number of magnitudes, besides 0, to which numbers are rounded");
   mixing.choice(
       "memory", GV_FIELD(mixing.rule.memory), named_choices(mix_memories),
       "what a peer remembers of earlier messages, so that the codec may leave something out");
 }
 
-/// Keys for guards against hostile neighbours.
+/// Adds the keys for guards against hostile neighbours.
 void RoundKeys::append_guard() const {
   shared.choice("guard", GV_FIELD(mixing.rule.guard.kind), named_choices(guard_kinds),
                 "protection against hostile models of neighbours");
@@ -92,7 +93,7 @@ void RoundKeys::append_guard() const {
               "number of neighbours that may be hostile; -1 = the largest number below half");
 }
 
-/// Keys for corrections when data differ between peers.
+/// Adds the keys for corrections that help when data differ between peers.
 void RoundKeys::append_corrections() const {
   mixing.choice("correction", GV_FIELD(mixing.rule.correction), named_choices(mix_corrections),
                 "replacement for plain momentum that helps if data differ between peers");
@@ -108,13 +109,13 @@ void RoundKeys::append_corrections() const {
            "momentum of the rule or correction");
   mixing.with("correction", {"quasi_global"})
       .add("smoothing", GV_FIELD(mixing.rule.smoothing), {0, 0.9999},
-           "fraction of this momentum that a round keeps");
+           "fraction of the momentum of the correction that a round keeps");
 }
 
-/// Keys for staleness, weights of old messages, and pieces of the model.
+/// Adds the keys for staleness, weights of old messages, and pieces of the model.
 void RoundKeys::append_pace() const {
   mixing.add("staleness", GV_FIELD(mixing.rule.staleness), {-1, 128},
-             "for how many of the last rounds messages of neighbours may be missing when a peer "
+             "number of the last rounds whose messages from neighbours may be missing when a peer "
              "begins a round; -1 = it never waits");
   mixing.add("weigh_by_age", GV_FIELD(mixing.rule.weigh_by_age),
              "true = the weight of a message is multiplied by 1 / (1 + its age in rounds)");
@@ -128,15 +129,15 @@ void RoundKeys::append_pace() const {
                  [](const Config& c) { return c.mixing.rule.fragments > 1; })
       .choice("fragment_order", GV_FIELD(mixing.rule.fragment_order),
               named_choices(fragment_orders),
-              "which piece: in_turn = the next one, the same at all peers; largest = the one that "
-              "changed most at each peer; own = the piece that is the peer's own, the only one "
-              "that it trains");
+              "which piece a round concerns: in_turn = the next one, the same at all peers; "
+              "largest = the one that changed most at each peer; own = the piece that is the "
+              "peer's own, the only one that it trains");
   mixing.with("topology", {"star", "tree"})
       .add("centre_rests", GV_FIELD(mixing.rule.centre_rests),
            "true = the centre only mixes and does not train");
 }
 
-/// Keys for the outer step, and for stragglers.
+/// Adds the keys for the outer step, and for stragglers.
 void RoundKeys::append_outer() const {
   mixing.choice("outer", GV_FIELD(mixing.rule.outer), named_choices(mix_outers),
                 "what peers do after the mixing of every outer_every-th round");

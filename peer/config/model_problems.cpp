@@ -31,7 +31,8 @@ std::size_t outputs_in_all(const ModelSpec& model, const DataSet& data) {
   return problems.empty() ? plan.outputs : 0;
 }
 
-/// Returns the key to which problems of the layers of a model known by name are due.
+/// Returns the key to blame for problems with the layers of a model, if the config names the
+/// model's kind instead of listing layers.
 std::string key_of_model(const ModelConfig& config, ModelSpec model, const DataSet& data) {
   for (LayerSpec& layer : model.layers) layer.convolution = ConvolutionMethod::automatic;
   const bool is_size = !problems(model, data.shape, data.predictions).empty();
@@ -41,7 +42,8 @@ std::string key_of_model(const ModelConfig& config, ModelSpec model, const DataS
                                                  : "model.kind";
 }
 
-/// Says how many outputs the last layer has, if it is of a kind that sets their number.
+/// Returns text that states how many outputs the last layer has. `outputs` is 0 if its kind does
+/// not set their number.
 std::string outputs_as_text(const LayerSpec& last, std::size_t outputs) {
   return outputs > 0 ? fmt::format("the last layer has {} outputs", outputs)
                      : fmt::format("the last layer is {}, which sets no number of outputs",
@@ -119,8 +121,8 @@ Problems problems_of(const Config& config, const ModelSpec& model, const DataSet
                      last, all / last, number_of_times(data.predictions)),
          fmt::format("end with a flatten layer and a dense layer of units = {}", needed)});
   } else if (layers_fit && all > 0 && all < last * data.predictions) {
-    // A model with as many outputs as there are positions may look as if it gave an answer for each
-    // position.
+    // A model with as many outputs as there are positions may look as if it made a prediction for
+    // each position.
     found.push_back({by_list ? "model.layers" : "model.kind",
                      fmt::format("the last layer gives its {} outputs {}, and the data needs them "
                                  "at each of {} positions",

@@ -34,10 +34,10 @@ std::uint64_t chunk_steps(const Config& config) {
   return config.data.chunk_samples > 0 ? config.data.chunk_samples / config.train.batch : batches;
 }
 
-/// Returns the number of samples that all peers together train on between two measurements of the
-/// target (sittings). It is large enough for each peer to measure its model and make at least one
-/// step, but at most an eighth of the budget, so that a short run reaches its target too. The peers
-/// of a pipeline measure their model together.
+/// Returns the number of samples that all peers together train on between two sittings, at which
+/// the target is measured. The number is large enough for each peer to measure its model and make
+/// at least one step. It is at most an eighth of the budget, so that a short run can reach its
+/// target too. The peers of a pipeline measure their model together.
 std::uint64_t samples_of_sitting(const Config& config, const PeerFacts& peer,
                                  std::uint64_t budget) {
   const double passes = config.run.target_every * static_cast<double>(peer.all_data);
@@ -59,7 +59,8 @@ std::uint64_t common_budget(const Config& config, const PeerFacts& peer) {
   return may_end_before ? run * std::min(peer.steps, samples_max / run) : 0;
 }
 
-/// Returns the largest factor on the updates of a peer with much data.
+/// Returns the largest factor by which a peer's updates may be weighted; 1 if updates are not
+/// weighted.
 double weigh_max(const Config& config) {
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   const bool weighs =
@@ -101,7 +102,7 @@ CourseOptions course_options(const Config& config, const Layout& layout, const P
           .waits_for_dead = is_of_swarm};
 }
 
-/// Returns the options of the mean that all peers compute at the end.
+/// Returns the options for the mean of all models, which peers compute at the end.
 AllReduceOptions mean_options(const Config& config, const ModelFacts& model,
                               const PeerFacts& peer) {
   return {.state_elements = model.layout.size(),
@@ -149,8 +150,8 @@ std::size_t state_elements(const ModelFacts& model) {
   return model.layout.size() + model.optimizer_elements;
 }
 
-/// Returns the fewest samples that a peer takes in a step. If peers have different data, a slow
-/// peer's data would hardly count if the peer took as few samples as its pace allows.
+/// Returns the fewest samples that a peer takes in a step. If peers have different data, this is a
+/// quarter of the batch, because a slow peer's data would otherwise hardly count.
 std::uint32_t lockstep_batch_min(const Config& config) {
   const PartitionKind kind = config.data.partition.kind;
   const bool are_alike = kind == PartitionKind::iid || kind == PartitionKind::leased;

@@ -60,7 +60,7 @@ struct PeerFacts {
   std::optional<ModelVersion> resumed;
   std::vector<std::uint32_t> resumed_parts;
   std::vector<StageState> resumed_copies;
-  /// Memory for data that sums and stages send. Not owned; it must outlive the node and its
+  /// Memory for data that all-reduces and stages send. Not owned; it must outlive the node and its
   /// messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

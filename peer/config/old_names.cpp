@@ -1,4 +1,4 @@
-// Tables of names that were changed and values that were removed since version 0.1.
+// Tables of names that have changed and values that have been removed since version 0.1.
 #include "peer/config/old_names.hpp"
 
 #include <array>

@@ -5,7 +5,7 @@
 namespace gv::settings {
 namespace {
 
-/// Keys for where the model is cut.
+/// Adds the keys that determine where the model is cut.
 void append_cut(const Keys& pipeline) {
   pipeline.add("stages", GV_FIELD(pipeline.stages), {1, 256},
                "number of stages into which the model is cut, by the estimated cost of its layers");
@@ -17,10 +17,10 @@ void append_cut(const Keys& pipeline) {
                  [](const Config& c) { return c.pipeline.ends.empty(); })
       .add("memory_mb", GV_FIELD(pipeline.memory_mb), {0, 1e9},
            "the model is cut so that no stage is estimated to need more than this many megabytes "
-           "of a peer, or of a member of a full group; 0 = no limit");
+           "at a peer, or at a member of a full group; 0 = no limit");
 }
 
-/// Keys for the schedule and its micro-batches.
+/// Adds the keys for the schedule and its micro-batches.
 void append_order(const Keys& pipeline) {
   pipeline.choice("schedule", GV_FIELD(pipeline.schedule), named_choices(pipeline_kinds),
                   "order of the passes in a pipeline run; docs/pipeline.md explains each");
@@ -44,7 +44,7 @@ void append_order(const Keys& pipeline) {
            "more than accumulate");
 }
 
-/// Keys for how the peers that carry a stage share work and agree.
+/// Adds the keys that determine how the peers that carry a stage share work and agree.
 void append_replicas(const Keys& pipeline) {
   pipeline.add("group", GV_FIELD(pipeline.group), {1, static_cast<double>(slices_of_stage)},
                "largest number of peers that carry a stage together: each holds some heads and "
@@ -59,8 +59,8 @@ void append_replicas(const Keys& pipeline) {
                "peers, as { desk = 0, laptop = 2 }; at most micro_batches times group peers can be "
                "pinned to one stage; the other peers share the remaining work");
   pipeline.choice("router", GV_FIELD(pipeline.router), named_choices(router_kinds),
-                  "which replica of a stage takes which micro-batch: fixed = in turns; random = at "
-                  "random; throughput = in proportion to its speed");
+                  "which replica of a stage takes which micro-batch: fixed = each in its turn; "
+                  "random = at random; throughput = in proportion to its speed");
   pipeline.choice(
       "consensus", GV_FIELD(pipeline.consensus), named_choices(stage_consensuses),
       "how replicas of a stage agree: allreduce = they sum their gradients; gossip = they average "
@@ -78,7 +78,7 @@ void append_replicas(const Keys& pipeline) {
            "pipeline runs between two averagings");
 }
 
-/// Keys for memory in the backward pass, and for copies in case peers die.
+/// Adds the keys for the memory of the backward pass, and for copies of stages in case peers die.
 void append_safety(const Keys& pipeline) {
   pipeline.add("recompute", GV_FIELD(pipeline.recompute),
                "true = a stage keeps only its inputs and computes the other activations again: "

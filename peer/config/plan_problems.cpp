@@ -65,7 +65,7 @@ Problems pin_problems(const Config& config) {
           "pin it to an earlier stage, or cut the model into more stages");
     }
   }
-  // Any further peers of a stage would have no micro-batch in any run.
+  // If a stage had more peers, some of them would never get a micro-batch.
   const std::size_t most = pipeline.micro_batches * pipeline.group;
   for (const auto& [stage, count] : carriers) {
     if (count <= most) continue;

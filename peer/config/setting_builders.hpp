@@ -125,8 +125,8 @@ std::string shown_within(const Bounds& range, const Value& value) {
   return shown(value);
 }
 
-/// The largest whole number that every machine can hold and TOML can write: 2^53.
-constexpr double whole_max = 9007199254740992.0;  // A double holds it exactly.
+/// The largest whole number that a setting may have.
+constexpr double whole_max = 9007199254740992.0;  // 2^53; doubles are exact up to here.
 
 inline BadValue wrong_type(const TomlValue& value, const std::string& wanted) {
   const auto* text = std::get_if<std::string>(&value.data);
@@ -295,8 +295,9 @@ inline std::vector<std::pair<std::string, Codec>> named_codecs(std::span<const N
   return choices;
 }
 
-/// Appends rows to the table, all in one section and with the same condition. `field` is a generic
-/// lambda that returns a reference, so it serves for both reading and writing.
+/// Appends rows to the table, all in one section and with the same condition. The `field` that its
+/// functions take is a generic lambda that returns a reference, so it serves for both reading and
+/// writing.
 template <class Object>
 struct Section {
   std::vector<Setting<Object>>& all;

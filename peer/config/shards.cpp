@@ -15,7 +15,8 @@ bool has_shards(const Config& config) {
 }
 
 Problem too_few_samples(const Config& config, std::size_t samples) {
-  // Leased data are not dealt out, but every peer needs a sample to train on at the same time.
+  // Leased data are not dealt out, but all peers train at the same time, so each needs at least one
+  // sample.
   const bool is_leased = config.data.partition.kind == PartitionKind::leased;
   return {"run.peers",
           is_leased ? fmt::format("{} samples are too few for {} peers to train on one each",

@@ -15,7 +15,8 @@ namespace gv {
 /// For each peer, the indices of its samples.
 using Shards = std::vector<std::vector<std::uint32_t>>;
 
-/// True if each peer trains on a shard of the data. If not, each trains on all data that it reads.
+/// True if each peer trains on a shard of the data. Otherwise each peer trains on all data that it
+/// reads.
 bool has_shards(const Config& config);
 
 Problem too_few_samples(const Config& config, std::size_t samples);

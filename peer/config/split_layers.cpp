@@ -50,8 +50,9 @@ void describe_residual(const LayerPlan& residual, SplitLayer& costs) {
   costs.merge = OutputMerge::sum;
 }
 
-/// Returns the number of floats that strips exchange before this layer. This is the larger of the
-/// rows needed from above and those needed from below, because they come from different neighbours.
+/// Returns the number of floats that a strip gets from a neighbour before this layer. Counts only
+/// the larger of the rows needed from above and those needed from below, because they come from
+/// different neighbours.
 double halo_of(const LayerPlan& layer) {
   const auto kernel = static_cast<double>(layer.spec.kernel);
   const auto stride = static_cast<double>(layer.spec.stride);

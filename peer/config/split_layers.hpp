@@ -26,8 +26,9 @@ struct ModelPiece {
 ///   two dense layers in a residual layer, with activations between them: by model, as a pair
 ///   embedding                  by model: its vocabulary
 ///
-/// Every layer can also be cut by samples. If the last layer is dense under a cross-entropy, the
-/// loss is assumed to be computed in parts, so that its outputs are not gathered.
+/// Every layer can also be cut by samples. If the last layer is dense and the loss is a
+/// cross-entropy, the loss is assumed to be computed in parts, without gathering the layer's
+/// outputs.
 std::vector<ModelPiece> model_pieces(const ModelSpec& model, const SampleShape& input);
 
 }  // namespace gv

@@ -18,8 +18,8 @@ namespace gv {
 namespace {
 
 /// Returns the fewest slices that a member of a full group must be able to hold. Without groups, a
-/// peer has all slices. With groups there are two at least: if every member held one slice only, a
-/// further peer could neither join the group nor form another.
+/// peer has all slices. With groups, the result is at least two: if every member held only one
+/// slice, a further peer could neither join the group nor form another.
 std::size_t slices_at_least(const PipelineConfig& pipeline) {
   const std::size_t full = (slices_of_stage + pipeline.group - 1) / pipeline.group;
   return std::max<std::size_t>(full, 2);
@@ -58,7 +58,7 @@ std::optional<StagePartition> partition(const Config& config, const std::vector<
   const auto vectors = static_cast<double>(optimizer_vectors(config.train.optimizer));
   const bool keeps_versions = !is_synchronous(pipeline.schedule);
   double state = 2 + vectors + (keeps_versions ? 1 + vectors : 0);
-  // In a group, every peer keeps its own last copy and a neighbour's.
+  // In a group, every peer also keeps the last copies of its own state and of a neighbour's.
   if (pipeline.group > 1 && pipeline.copy_every > 0) state += 2 * (1 + vectors);
   return partition_stages(parts, site,
                           {.stages = stages,

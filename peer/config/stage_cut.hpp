@@ -17,7 +17,8 @@ std::vector<std::size_t> stage_ends(const Config& config, const ModelSpec& model
                                     SampleShape shape);
 
 /// Returns the most slices of a stage that fit into a peer's memory, if groups share the stages of
-/// this cut. The result is at least the slices of a member of a full group; 0 means no limit.
+/// this cut. The result is at least the number that a member of a full group holds; 0 means no
+/// limit.
 std::size_t slices_most(const Config& config, const ModelSpec& model, SampleShape shape,
                         const std::vector<std::size_t>& ends);
 

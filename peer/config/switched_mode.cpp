@@ -164,7 +164,7 @@ std::uint64_t alike_in_step(const Config& config) {
   in_step.run.mode = ModeKind::allreduce;
   std::uint64_t hash = 0;
   for (const auto& [path, value] : agreement(in_step)) {
-    // Peers may have started in different modes, so settings that only one mode uses do not matter.
+    // Peers may have started in different modes, so the settings of mode `allreduce` are left out.
     if (path.starts_with("allreduce.")) continue;
     hash = hash_combine(hash_combine(hash, stable_hash(path)), stable_hash(value));
   }

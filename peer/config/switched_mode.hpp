@@ -32,10 +32,10 @@ bool protects(const Config& running, std::string_view path);
 /// `next`.
 Problems problems_of_defences(const Config& running, const Config& next);
 
-/// Returns the text of settings that consist only of the name of this mode or algorithm.
+/// Returns the text of settings that only name this mode or algorithm.
 std::string settings_of(std::string_view mode_or_algorithm);
 
-/// Returns a number that is equal for any peers whose settings allow them to train together in mode
+/// Returns a number that is equal for all peers whose settings allow them to train together in mode
 /// `allreduce`.
 std::uint64_t alike_in_step(const Config& config);
 

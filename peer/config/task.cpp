@@ -371,7 +371,7 @@ TestSet load_test_set(const Config& config, std::size_t classes) {
 namespace {
 
 /// True if the largest label in the training data decides how many outputs the model has. A text
-/// has 256 classes, whatever bytes are in it.
+/// has 256 classes, whatever bytes it contains.
 bool follows_labels(const ModelConfig& model) {
   return model.kind != ModelKind::layers && model.kind != ModelKind::transformer &&
          takes_labels(model.loss);

@@ -67,15 +67,17 @@ struct TestSet {
   ModelSpec model;
   Problems problems;
 };
-/// Loads the test data. `classes` is the number of classes of the model that is to be tested, as
-/// the training data or classes_in() say: test data may lack samples of the last classes. 0 if it
-/// is not known; then the test data are taken to have samples of all classes.
+/// Loads the test data. `classes` is the number of classes of the model to be tested, taken from
+/// the training data or from classes_in(), because test data may lack samples of the last classes.
+/// 0 means unknown; the test data are then assumed to have samples of all classes.
 TestSet load_test_set(const Config& config, std::size_t classes = 0);
 
-/// Returns the number of classes of the config's model, which these tensors of the model, or of its
-/// last stage, show. Returns 0 if they do not, or if it is not the data that decide on the number.
+/// Returns the number of classes of the config's model, read from the tensors of the model or of
+/// its last stage. Returns 0 if the tensors do not show this number, or if the data do not
+/// determine it.
 std::size_t classes_in(const Config& config, const std::vector<Tensor>& tensors);
-/// The same for the first of these parameter files that shows the number.
+/// Returns the number of classes from the first of these parameter files that shows it; 0 if none
+/// does.
 std::size_t classes_in(const Config& config, const std::vector<std::filesystem::path>& files);
 
 /// For texts, returns figures besides the loss: "  perplexity 6.12  2.614 bits per byte". Returns
@@ -87,7 +89,7 @@ std::string uncertainty(const Score& score, const DataSet& data);
 std::unique_ptr<Learner> learner_of(const Task& task, RunTogether together = {},
                                     RunAside aside = {});
 
-/// Makes the built-in learner of a pipeline's task. It does not carry a stage yet.
+/// Makes the built-in learner of a pipeline's task. The learner does not carry a stage yet.
 std::unique_ptr<StageLearner> stages_of(const Task& task);
 
 /// Returns the replica of a learner before its first step.
@@ -138,7 +140,7 @@ std::string write_model(const std::filesystem::path& file, const Layout& layout,
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
 
-/// The folder for a stage's checkpoints, below the checkpoints of a pipeline's peer.
+/// The folder for a stage's checkpoints, inside the checkpoint folder of a pipeline's peer.
 std::filesystem::path stage_folder(const std::filesystem::path& checkpoints, std::size_t stage);
 
 /// The parameter files in the folder of a peer, each of the whole model or of one stage, newest

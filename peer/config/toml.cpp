@@ -135,7 +135,7 @@ std::size_t end_of_string(std::string_view text, std::size_t at) {
       return i;
     } else if (text[i] == quote) {
       if (!is_long) return i + 1;
-      // Up to two quotes that belong to the string may stand before the three quotes that close it.
+      // Up to two quotes that belong to the string may precede the three quotes that close it.
       const std::size_t run = std::min(text.find_first_not_of(quote, i), text.size()) - i;
       if (run >= 3) return i + std::min(run, std::size_t{5});
       i += run - 1;
@@ -347,7 +347,7 @@ bool nests_too_deeply(std::string_view text) {
   return false;
 }
 
-/// A text that begins with this many mistakes, and with nothing else, is no TOML.
+/// A text that has this many mistakes before any valid statement is not TOML.
 constexpr std::size_t strange_statements_max = 5;
 
 TomlTable read_toml(std::string_view text, std::string_view name, Problems& problems) {
@@ -436,7 +436,7 @@ std::optional<std::string> nearest_name(std::string_view name,
   // The table of edits grows with the product of the lengths, and names come from outside.
   const std::string wanted = lower(name.substr(0, 64));
   std::optional<std::string> best;
-  // A name with more edits has hardly a letter where the candidate has it.
+  // With more edits than this, the two names have hardly a letter in common.
   std::size_t limit = std::max<std::size_t>(wanted.size(), 3) / 3 + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = name_distance(wanted, lower(candidate));

@@ -49,14 +49,14 @@ std::optional<std::string> read_text_file(const std::string& path, std::string_v
                                           Problems& problems);
 
 /// Returns the candidate that is the fewest edits (insert, delete, replace, swap neighbours) away
-/// from `name`, whatever the case of its letters. On ties, returns the first. Returns nullopt if
-/// every candidate is more than a third of the length of `name` away. Names that differ only in the
-/// unit at their end (`_s`, `_steps`) count as equal, and a name that contains the other counts as
-/// one edit away.
+/// from `name`, ignoring case. On ties, returns the first. Returns nullopt if every candidate is
+/// more than a third of the length of `name` away. Names that differ only in the unit at their end
+/// (`_s`, `_steps`) count as equal, and a name that contains the other counts as one edit away.
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string> candidates);
 
-/// Returns the remedy for a key that is not among the valid ones: the nearest, if one is near.
+/// Returns the remedy for a key that is not in `valid`. It names the nearest valid key, if one is
+/// near.
 std::string near_remedy(std::string_view key, std::span<const std::string> valid);
 
 /// Returns the number of edits from `a` to `b`. Swapping two adjacent characters is one edit

@@ -33,7 +33,7 @@ void append_data(Settings& all) {
       .add("context", GV_FIELD(data.context), {1, 65536},
            "bytes in a sample, the most that the model sees at once");
   numbers.add("mean", GV_FIELD(data.mean), {-1e9, 1e9},
-              "subtracted from every input; bytes are first divided by 255");
+              "subtracted from every input; inputs that are bytes are first divided by 255");
   numbers.add("deviation", GV_FIELD(data.deviation), {least_positive, 1e9},
               "every input is divided by this after the mean is subtracted");
   data.choice("partition", GV_FIELD(data.partition.kind),
@@ -58,7 +58,7 @@ void append_data(Settings& all) {
            "files in blocks during training");
   data.with("partition", {"dirichlet"})
       .add("concentration", GV_FIELD(data.partition.alpha), {0, 1e6, true},
-           "alpha of the Dirichlet distribution; with a small value shards differ more");
+           "alpha of the Dirichlet distribution; the smaller it is, the more the shards differ");
   data.with("partition", {"by_label"})
       .add("labels_per_peer", GV_FIELD(data.partition.labels_per_peer), {1, 65536},
            "number of pieces in the shard of a peer; the samples are sorted by label and cut into "

@@ -10,11 +10,11 @@
 namespace gv {
 
 /// Decides whether busy polling is useful. A polling peer yields the processor between two polls.
-/// Other peers return it quickly, because they too only poll, or compute for a moment. With more
-/// peers than processors, this may take milliseconds. A CPU-bound program, however, keeps the
-/// processor for its whole slice of 3 ms or more. A sleeping peer would get it back sooner than a
-/// yielding one. So polling stops, with exponential back-off, if more than a quarter of the yielded
-/// time went into such slices. Does no input or output.
+/// Other peers give the processor back quickly, because they too only poll, or compute for a
+/// moment. If peers outnumber processors, getting it back may still take milliseconds. A CPU-bound
+/// program, however, keeps the processor for its whole slice of 3 ms or more. A sleeping peer would
+/// get it back sooner than a yielding one. So polling stops, with exponential back-off, if more
+/// than a quarter of the yielded time went into such slices. Does no input or output.
 class AdaptiveSpinWait {
  public:
   using Clock = std::chrono::steady_clock;
@@ -24,7 +24,7 @@ class AdaptiveSpinWait {
   /// A program that keeps the processor for this long at a time is CPU-bound.
   static constexpr std::chrono::milliseconds slice_min{2};
   /// How much yielded time is needed before the first decision, and before a decision soon after
-  /// polling was stopped.
+  /// polling has resumed.
   static constexpr std::chrono::milliseconds judged_first{40};
   static constexpr std::chrono::milliseconds judged_again{8};
   /// First and longest pause between periods of polling. At the longest pause, new attempts take 8

@@ -58,11 +58,11 @@ struct EngineReading {
 /// Returns the readings of all engines that may have started this process, in the table's order.
 std::vector<EngineReading> read_engines(const Variables& variables);
 
-/// Returns the reading to use; null if there is none. This is the first one that does not report a
-/// single process or, if all of them do, the first one.
+/// Returns the reading to use; null if there is none. This is the first one whose `ranks` is not 1
+/// or, if there is no such reading, the first of all.
 const EngineReading* chosen(const std::vector<EngineReading>& readings);
 
-/// A peer's place in a cohort.
+/// A peer's rank in a cohort, the number of ranks, and the host of rank 0.
 struct CohortPlace {
   std::size_t rank = 0;
   std::size_t ranks = 1;

@@ -42,8 +42,8 @@ StoredConfig stored_config(const std::string& file, const std::string& config) {
                                "name the run's config with --config"}};
     return stored;
   }
-  // The metadata override the stored config: its relative folders refer to the folder of the run's
-  // config file, and a command may have started a different number of peers.
+  // The metadata override the stored config. Relative folders in that config refer to the folder of
+  // the run's config file, and a command may have started a different number of peers.
   const auto folder = tensors.metadata.find("data_folder");
   const auto peers = tensors.metadata.find("peers");
   ConfigOverrides overrides;

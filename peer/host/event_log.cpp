@@ -62,12 +62,12 @@ void EventLog::open() {
   file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, private_mode);
   const ::off_t end = file_ < 0 ? 0 : ::lseek(file_, 0, SEEK_END);
   bytes_ = end > 0 ? static_cast<std::uint64_t>(end) : 0;
-  // A full disk or a power cut may have cut the last line of an earlier process.
+  // A full disk or a power cut may have left the last line of an earlier process incomplete.
   char last = '\n';
   is_torn_ = end > 0 && ::pread(file_, &last, 1, end - 1) == 1 && last != '\n';
 }
 
-/// Makes every log file one older. If renaming fails, the newest file keeps growing.
+/// Renames every log file to the next age. If renaming fails, the newest file keeps growing.
 void EventLog::rotate() {
   std::error_code ignored;
   for (int age = files_max - 1; age > 0; --age) {

@@ -82,7 +82,7 @@ class EventLog {
   bool is_torn_ = false;     ///< True if the file ends with part of a line.
   bool has_warned_ = false;
   std::map<Subject, Budget> budgets_;
-  Time looked_at_{};  ///< When budgets were last checked for their end.
+  Time looked_at_{};  ///< When expired budgets were last looked for.
   Time now_{};        ///< Time of the newest fact.
   FactCounts counts_;
   std::deque<Refusal> refusals_;

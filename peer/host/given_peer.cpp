@@ -1,4 +1,4 @@
-// Writes and reads the JSON of a peer's given arguments.
+// Converts a peer's arguments to JSON and back.
 #include "peer/host/given_peer.hpp"
 
 #include <nlohmann/json.hpp>

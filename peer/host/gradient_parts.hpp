@@ -18,7 +18,7 @@ struct GradientPart {
   std::function<void(std::span<float> values)> read;  ///< Copies the elements to `values`.
 };
 
-/// A gradient that arrives in disjoint parts. A sum takes a gradient from its last element
+/// A gradient that arrives in disjoint parts. An all-reduce sums a gradient from its last element
 /// backwards, because the backward pass computes it in that order. So a part is ready once all
 /// later elements have arrived, and the order of the parts only affects how early the sum begins.
 /// Does no input or output.

@@ -90,8 +90,8 @@ void leave_before_training(int) {
   ::_exit(0);
 }
 
-/// Lets a signal that asks the peer to leave end it cleanly while it still reads its data. It has
-/// no work yet that could get lost. Host::run replaces these handlers.
+/// Makes SIGINT and SIGTERM end the peer cleanly while it still reads its data, because it then has
+/// no work that could get lost. Host::run replaces these handlers.
 void handle_early_signals() {
   std::signal(SIGINT, leave_before_training);
   std::signal(SIGTERM, leave_before_training);
@@ -138,8 +138,8 @@ Problems set_aside_models(const HostOptions& options) {
   return {};
 }
 
-/// Removes the result of an earlier run in this folder, so that it is not taken for the end of this
-/// run if this peer is killed.
+/// Removes the result of an earlier run in this folder, so that it is not mistaken for this run's
+/// result if this peer is killed.
 void forget_result(const std::filesystem::path& folder) {
   std::error_code ignored;
   std::filesystem::remove(folder / "result.json", ignored);

@@ -21,8 +21,8 @@ namespace gv {
 class Node;
 struct NodeEffects;
 
-/// Called with the node's effects before any of them is carried out. With it, tests end a peer at
-/// an exact point of a protocol.
+/// Called with the node's effects before any of them is carried out. Tests use this to end a peer
+/// at an exact point of a protocol.
 using EffectsWatcher = std::function<void(const Node&, const NodeEffects&)>;
 
 /// Hooks for tests and measurements. Each may be empty.

@@ -15,8 +15,8 @@
 namespace gv {
 namespace {
 
-/// Pause between two looks into the rendezvous once this peer has met another. These looks only
-/// serve to find ranks that no member knows.
+/// Pause between two looks into the rendezvous folder once this peer has met another. These looks
+/// only serve to find ranks that no member knows.
 constexpr Duration look_pause = std::chrono::seconds(10);
 
 /// A peer that has met no other says so after this time, and again after each `waiting_line_pause`.
@@ -52,7 +52,7 @@ void Host::open_rendezvous() {
                          .dials = RateLimit(dials_allowed)});
 }
 
-/// Dials ranks of the cohort that are no live members. Ends this peer if another process with the
+/// Dials ranks of the cohort that are not live members. Ends this peer if another process with the
 /// same settings has its rank. If this peer is alone, prints what it is waiting for.
 void Host::meet_cohort() {
   const bool is_alone = contacts_.empty();

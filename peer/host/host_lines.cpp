@@ -1,5 +1,5 @@
-// What a running peer tells the people at its terminal: how it begins, what it waits for, which
-// faults they can mend, and why it ends.
+// The lines that a running peer prints for people: how it begins, what it waits for, which faults
+// they can mend, and why it ends.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ void Host::warn(const std::string& line) const {
   }
 }
 
-/// Prints facts that the operator should know. Sets the exit code if a fact ends the process.
+/// Prints a fact if the operator should know it. Sets the exit code if the fact ends the process.
 void Host::tell_people(const Fact& fact) {
   const auto warn = [&] {
     const FactText text = describe(fact);
@@ -78,7 +78,7 @@ void Host::tell_people(const Fact& fact) {
              std::holds_alternative<EquivocationProved>(fact) ||
              std::holds_alternative<LinkQuarantined>(fact) ||
              std::holds_alternative<TicketRefused>(fact) ||
-             // A save that fails is usually followed by more of them.
+             // A failed save is usually followed by more, so only the first is printed.
              (std::holds_alternative<SaveFailed>(fact) && !std::exchange(told_unsaved_, true))) {
     warn();
   }
@@ -134,7 +134,7 @@ void Host::print_waiting() {
   if (somebody_trains || missing == missing_ || now() >= course.barrier_deadline()) return;
   missing_ = missing;
   if (missing == 0) return;
-  // A peer that must meet others and meets none ends before it would begin alone.
+  // A peer that needs others but meets none ends instead of beginning alone.
   const bool ends_alone = contacts_.empty() && course.options().alone_after > Duration{};
   const Time until = ends_alone ? std::min(course.barrier_deadline(), Time(join_deadline))
                                 : course.barrier_deadline();
@@ -142,7 +142,7 @@ void Host::print_waiting() {
                           std::max(0.0, seconds(until - now()))));
 }
 
-/// Says why the run has ended, for a peer that ends by itself or on request.
+/// Returns why the run has ended, for a peer that ends by itself or on request.
 std::string Host::end_reason() const {
   if (log_.counts().of<FinaleMissed>() > 0) return "the other peers ended the run without this one";
   if (node_->mode().phase() != Phase::done) return "left on request";

@@ -147,8 +147,8 @@ void Host::leave_relays() {
 }
 
 /// Handles a message about members. If certificates have just changed, the message waits for
-/// follow_certificates(): until then neither the links nor our signer know the keys of newcomers,
-/// and an honest statement would count as forged.
+/// follow_certificates(). Until then, neither the links nor our signer know the keys of newcomers,
+/// so an honest statement would count as forged.
 void Host::receive_of_members(Envelope envelope) {
   const Trust* trust = node_->trust();
   if (trust != nullptr && trust->version() != followed_) {
@@ -177,7 +177,7 @@ void Host::receive_on_lane(Envelope envelope) {
 }
 
 /// Opens the bulk lanes. Warns if the links and lanes of all peers together need more descriptors
-/// than this process may have. Except in mode `gossip`, they send blocks from a shared buffer.
+/// than this process may have. Except in mode `gossip`, the lanes send blocks from a shared buffer.
 void Host::open_lanes() {
   const std::size_t peers =
       std::max<std::size_t>(options_.config.run.peers, options_.authorized.size());
@@ -235,8 +235,9 @@ void Host::open_lanes() {
 }
 
 void Host::make_node(StartingPoint& point) {
-  // A peer whose --join is wrong must end, not train alone. Ranks of a cohort may still be waiting
-  // for their machines, and the others of a resumed peer may have ended.
+  // A peer whose --join is wrong must end instead of training alone. Other ranks of a cohort,
+  // however, may still be waiting for their machines, and the peers that a resumed peer has known
+  // may have ended.
   const bool ends_alone = needs_others() && !options_.cohort && !options_.resume;
   PeerFacts peer{.steps = task_.trainer.steps,
                  .data = task_.shard ? task_.shard->size() : 0,
@@ -332,7 +333,7 @@ std::string Host::save(const Replica& replica, const task::Save& how) {
                              run_metadata(options_.config, config_text_));
     }
   } else if (replica.step() > final_at_) {
-    // The model of an earlier end is not the last one any more.
+    // The final model of an earlier end is now out of date.
     std::error_code ignored;
     std::filesystem::remove(file, ignored);
   }

@@ -22,7 +22,7 @@
 namespace gv {
 namespace {
 
-/// The most addresses at which a peer shows its certificates while no link is up.
+/// The most addresses to which a peer shows its certificates while no link is up.
 constexpr std::size_t shown_max = 16;
 
 std::string problem_text(const std::string& problem) {
@@ -112,8 +112,8 @@ void Host::follow_accepted() {
     names_[peer_id(certificate.key)] = certificate.name;
   }
   forget_unlisted(before);
-  // The names of peers that have left the list are kept for messages about these peers, but only a
-  // limited number of names.
+  // The names of peers that have left the list are kept for messages about these peers, up to a
+  // limit.
   if (names_.size() > 2 * certified_max) {
     std::erase_if(names_, [&](const auto& entry) {
       return entry.first != self_ &&

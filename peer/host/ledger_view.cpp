@@ -83,8 +83,8 @@ Json figures_of(const Json& document, const char* name) {
   return section;
 }
 
-/// Returns the state of a member, in a document whose peer may have ended. The document was made
-/// while the peer itself and members that were done were still alive.
+/// Returns the state of a member. The document may be from a peer that has ended. Such a document
+/// still counts that peer, and members that were done, as alive.
 std::string state_of(const Json& peer, bool is_running) {
   const std::string state = peer.value("state", "");
   if (state != to_string(MemberState::alive)) return state;
@@ -193,7 +193,7 @@ std::string ledger_part(const std::string& document, std::size_t bytes_max) {
 
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder) {
   if (auto answer = ask_peer(folder)) return PeerDocument{.text = std::move(*answer)};
-  // While a peer runs, the result is that of an earlier peer.
+  // If a peer is running, result.json is from an earlier peer.
   if (unanswering_peer(folder)) return std::nullopt;
   std::ifstream file(folder / "result.json");
   if (!file) return std::nullopt;

@@ -22,8 +22,8 @@ struct PeerDocument {
 /// but does not answer.
 std::optional<PeerDocument> document_in(const std::filesystem::path& folder);
 
-/// Extracts the part about the common work from a peer's document, in at most `bytes_max` bytes. It
-/// includes as many members as fit, in order; `left_out` counts the others.
+/// Extracts the part about the common work from a peer's document, in at most `bytes_max` bytes.
+/// The result includes as many members as fit, in order; `left_out` counts the others.
 std::string ledger_part(const std::string& document, std::size_t bytes_max);
 
 /// Lists why the document has no common work to show, or is not a valid document of a peer. Anyone
@@ -33,9 +33,10 @@ Problems ledger_problems(const PeerDocument& document);
 /// Returns the totals and a table of members, for people. Requires that ledger_problems() is empty.
 std::string ledger_table(const PeerDocument& document);
 
-/// Like ledger_table(), but as one JSON object: `peer`, `running`, `work`, `ledger` (null if data
-/// are not leased), `peers`, and `samples_of_unknown`, which counts samples that no peer in the
-/// table is known to have trained on. If the document lacks members, `left_out` is their number.
+/// Like ledger_table(), but as one JSON object with `peer`, `running`, `work`, `ledger` (null if
+/// data are not leased), `peers` and `samples_of_unknown`. The last field counts samples that no
+/// peer in the table is known to have trained on. If members are missing from the document,
+/// `left_out` is their number.
 std::string ledger_json(const PeerDocument& document);
 
 }  // namespace gv

@@ -75,8 +75,8 @@ struct MeanCalls::Meeting {
   std::mutex later_mutex;
   std::function<void()> later;  ///< From ArraySource::peek(); null if nothing waits.
 
-  /// A copy of `ended` for a program that polls. It is set after `mutex` is free again. The polling
-  /// program then locks `mutex`, and would otherwise often have to sleep until it is free.
+  /// A copy of `ended` for a program that polls. Set only after `mutex` is released, because the
+  /// polling program then locks `mutex` and would otherwise often have to sleep until the release.
   std::atomic<std::uint64_t> polled = 0;
   // Used only by the program's thread.
   AdaptiveSpinWait spin_wait;

@@ -32,10 +32,10 @@ struct Mean {
   bool is_missed = false;
 };
 
-/// The calls of one peer. The n-th call of one peer meets the n-th call of the others, and a
-/// newcomer's first call meets their next call. The program's thread calls the functions of this
-/// class. The other side, which learner() returns, goes to a host, whose worker owns it. Several
-/// calls may be under way. They end in order.
+/// The calls of one peer. The n-th call of one peer is averaged with the n-th calls of the others,
+/// and a newcomer's first call with their next one. The program's thread calls the functions of
+/// this class. The other side, which learner() returns, goes to a host, whose worker owns it.
+/// Several calls may be under way. They end in order.
 class MeanCalls {
  public:
   MeanCalls();
@@ -64,7 +64,8 @@ class MeanCalls {
   /// The number of calls that all peers have made together, as far as this peer knows.
   std::uint64_t common_calls() const;
 
-  /// Ends the program's calls. The host then tells the other peers that this peer leaves, and ends.
+  /// Ends the program's calls. The host then tells the other peers that this peer is leaving, and
+  /// ends.
   void leave();
 
  private:

@@ -1,4 +1,4 @@
-// A file of the peers known in the last run, so that a restart does not depend on one given peer.
+// A file of the peers known in the last run, so that a restart does not depend on any single peer.
 #pragma once
 
 #include <filesystem>

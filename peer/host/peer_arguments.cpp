@@ -118,7 +118,7 @@ Problems take_cohort(const PeerArguments& arguments, HostOptions& options) {
 bool is_listen_address(const std::string& text) {
   const auto colon = text.rfind(':');
   if (colon == std::string::npos) return false;
-  // Replaces "any host" and "any port" by values that is_address() accepts.
+  // Replaces "any host" and "any port" with values that is_address() accepts.
   const std::string host = text.substr(0, colon), port = text.substr(colon + 1);
   return is_address((host == "*" ? "any" : host) + ":" + (port == "0" ? "1" : port));
 }

@@ -9,8 +9,8 @@
 
 namespace gv {
 
-/// Turns null back into NaN. JSON writes numbers that are not finite, such as a diverged loss, as
-/// null.
+/// Turns null back into NaN. The JSON library writes numbers that are not finite, such as a
+/// diverged loss, as null.
 template <class Json>
 void restore_numbers(Json& json) {
   if (json.is_null()) {
@@ -32,8 +32,8 @@ void make_printable(Json& json) {
 /// nesting could exhaust the stack.
 constexpr int peer_json_depth_max = 16;
 
-/// Parses JSON from a peer. The result is_discarded() if the input is not JSON, or is nested more
-/// deeply than any peer's document.
+/// Parses JSON from a peer. is_discarded() of the result is true if the input is not JSON, or is
+/// nested more deeply than any peer's document.
 template <class Json, class Input>
 Json parse_peer_json(Input&& input) {
   bool is_deep = false;
@@ -47,7 +47,7 @@ Json parse_peer_json(Input&& input) {
   return json;
 }
 
-/// Returns the first line about a peer: its name, id and phase.
+/// Returns the heading for a peer: its name, id and phase.
 template <class Json>
 std::string peer_line(const Json& document) {
   const Json self = document.value("self", Json::object());

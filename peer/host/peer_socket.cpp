@@ -1,4 +1,4 @@
-// Serves a peer's socket, and asks peers through theirs.
+// Serves a peer's status socket, and queries other peers through their sockets.
 #include "peer/host/peer_socket.hpp"
 
 #include <fcntl.h>
@@ -137,15 +137,15 @@ bool await_reply(int fd, std::chrono::milliseconds limit) {
   return found > 0;
 }
 
-/// Makes a socket that never waits. A stopped peer accepts no connections, and with a socket that
-/// waits we would hang once as many are in its queue as the queue may hold.
+/// Makes a non-blocking socket. A stopped peer accepts no connections, and a blocking socket would
+/// hang once the queue of that peer is full.
 Descriptor unix_socket() {
   return Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/// Connects to the peer that runs in `folder`. The system accepts the connection, so a peer that is
-/// stopped or busy has one as well. Returns the error, or 0: EAGAIN if a peer runs there and its
-/// queue is full.
+/// Connects to the peer that runs in `folder`. The system queues the connection, so this succeeds
+/// even if the peer is stopped or busy. Returns the error number; 0 on success. EAGAIN means that a
+/// peer runs there and its queue is full.
 int connect_to(const std::filesystem::path& folder, const Descriptor& socket) {
   const Descriptor handle = opened(folder);
   if (!handle) return errno;

@@ -41,15 +41,15 @@ class PeerSocket {
 std::optional<std::string> ask_peer(const std::filesystem::path& folder,
                                     std::string_view command = {}, int timeout_ms = 2000);
 
-/// Why a peer that runs in `folder`, or may run there, has not answered ask_peer(). Returns nullopt
+/// Returns why a peer that runs in `folder`, or may run there, has not answered ask_peer(); nullopt
 /// if no peer is known to run there.
 std::optional<Problem> unanswering_peer(const std::filesystem::path& folder);
 
-/// The problem of a command that needs the folder of a peer and was given that of a launch. Returns
+/// Returns the problem if a command that needs a peer's folder was given the folder of a launch;
 /// nullopt for any other folder.
 std::optional<Problem> launch_folder_problem(const std::filesystem::path& folder);
 
-/// The problem of a command that needs a running peer in `folder`, and to which none has answered.
+/// Returns the problem for a command that needs a running peer in `folder` but got no answer.
 Problem no_answer_problem(const std::filesystem::path& folder);
 
 /// Like ask_peer() above, but without waiting. Calls `then` once on the loop's thread, after this

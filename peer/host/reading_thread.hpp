@@ -28,7 +28,7 @@ class ReadingThread {
 
   std::mutex mutex_;
   std::condition_variable_any started_;  ///< Wakes this object's thread.
-  std::condition_variable ended_;        ///< Wakes threads that wait for work.
+  std::condition_variable ended_;        ///< Wakes threads that wait for work to end.
   std::deque<std::function<void()>> waiting_;
   std::uint64_t started_count_ = 0;
   std::uint64_t ended_count_ = 0;

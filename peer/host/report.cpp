@@ -15,7 +15,8 @@
 namespace gv {
 namespace {
 
-/// Says for which peers a peer that is done waits, and how long. Empty if it waits for none.
+/// Returns text about which peers a finished peer still waits for, and how long. Empty if it waits
+/// for none.
 std::string lingers_for(const Node& node, Time now) {
   constexpr std::size_t names_max = 3;
   const Course& course = node.mode().course();

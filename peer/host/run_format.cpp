@@ -41,7 +41,8 @@ Problems run_format_problems(const std::filesystem::path& folder) {
     return {{mark, "is empty or damaged, so the version that wrote the checkpoints is not known",
              repair + "this file; if not, begin a new run without --resume"}};
   }
-  // A disk may also have lost the mark, so the remedy says how to keep the checkpoints then.
+  // A disk may also have lost the mark, so the remedy says how to keep the checkpoints in that
+  // case.
   const bool is_unmarked = format == unmarked_format;
   return {{folder.string(),
            "is the folder of a run by another version of this program (format " +

@@ -8,8 +8,8 @@
 namespace gv {
 
 /// Returns a problem if the run folder has a format other than this program's, or a mark that
-/// cannot be read, because a peer cannot continue in such a folder. A folder without a mark has the
-/// format of the first versions. Empty if the formats agree, or if there are no checkpoints yet.
+/// cannot be read. A peer cannot continue in such a folder. A folder without a mark has the format
+/// of the first versions. Empty if the formats agree, or if there are no checkpoints yet.
 Problems run_format_problems(const std::filesystem::path& folder);
 
 /// Marks the folder with this version's format. The mark is on the disk when this returns, so that

@@ -233,9 +233,10 @@ void Host::sync_addresses() {
   cache_.write(cached_);
 }
 
-/// Returns the facts that must be equal on all peers: the settings, the tensors of the model, the
-/// swarm's budget in samples (which depends on the data), the samples of a pipeline's tests, and
-/// the size of a learner's state.
+/// Returns the properties that must be equal on all peers. They are the settings, the tensors of
+/// the model, and the swarm's budget in samples, which depends on the data. Where they apply, the
+/// samples of a pipeline's tests, the size of the optimiser's state and the number of ranks in a
+/// cohort are included too.
 std::vector<std::pair<std::string, std::string>> Host::agreed_settings() const {
   auto agreed = agreement(options_.config);
   if (!layout_.empty()) agreed.emplace_back("layout of the model", layout_);

@@ -201,7 +201,7 @@ class Host {
   // jobs that use them.
   std::string config_text_;
   std::shared_ptr<ConservationChecksum> final_checksum_ = std::make_shared<ConservationChecksum>();
-  std::optional<ReadingThread> reading_;  ///< Set if data stay in files. It outlives the worker.
+  std::optional<ReadingThread> reading_;  ///< Set if data stay in files. Outlives the worker.
   std::optional<Worker> worker_;
   Replica* replica_ = nullptr;  ///< The worker's replica. The host only asks it to stop.
   bool told_to_stop_ = false;   ///< True once we have asked the replica to stop.
@@ -234,7 +234,7 @@ class Host {
   /// For each relayed peer, when it was last dialled directly.
   std::map<PeerId, Time> dialled_directly_;
   std::optional<TicketBook> tickets_;  ///< Set for a peer of a swarm with certificates.
-  std::vector<PublicKey> guests_;      ///< The admitted keys of tickets.
+  std::vector<PublicKey> guests_;      ///< The keys of guests that links admit.
   Time next_refusal_{};                ///< When a refused guest may be reported again.
   std::uint64_t followed_ = 0;  ///< The version of the certificates that links currently use.
   std::uint64_t kept_ = 0;      ///< The number of certificate changes that have been saved on disk.

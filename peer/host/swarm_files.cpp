@@ -46,7 +46,7 @@ bool read_line(std::string_view line, SwarmFiles& files) {
   return true;
 }
 
-/// The content of the file "data" if the program itself brings the data. Otherwise the file
+/// The content of the file "data" if the program itself provides the data. Otherwise the file
 /// contains the absolute path of a folder, or an empty line.
 constexpr std::string_view in_program = "program";
 

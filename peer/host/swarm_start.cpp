@@ -137,7 +137,7 @@ Problems redeem(const Ticket& ticket, const HostOptions& options,
                           is_address(address.substr(at + 1));
     if (is_sound) addresses += address + "\n";
   }
-  // With certificates the folder counts as complete, so they are written last.
+  // The folder counts as complete once it has certificates, so they are written last.
   const bool is_written =
       replace_file(folder / "config.toml", config, Readers::owner, Lasts::on_disk) &&
       replace_file(folder / "peers", addresses, Readers::owner, Lasts::on_disk) &&

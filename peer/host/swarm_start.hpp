@@ -1,4 +1,5 @@
-// Turns arguments into options to begin a swarm with certificates, or to join one with a ticket.
+// Turns arguments into the options with which a peer begins a swarm with certificates, or joins one
+// with a ticket.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct SwarmArguments {
   std::string folder;
   std::string data;           ///< The folder of the data; if empty, the one in the config.
   TicketTerms terms;          ///< The terms of the ticket that a first peer prints.
-  bool has_own_data = false;  ///< True if the peer's program brings the model and the data.
+  bool has_own_data = false;  ///< True if the program provides the model and the data.
   /// Called with a sentence for the user each time the inviting peer does not answer. We then ask
   /// again until the ticket expires, unless this function throws. If the function is empty, we ask
   /// only once.
@@ -29,8 +30,9 @@ struct SwarmArguments {
 /// Formats the time of a ticket, a certificate or a clock for people.
 std::string time_text(std::uint64_t at_s);
 
-/// Warns, in a sentence without a full stop, that a peer with this certificate's number trains on a
-/// shard that another peer has too. Empty if it has its own shard, or if the data are not cut.
+/// Returns a warning, as a sentence without a full stop, if the peer with this certificate's number
+/// trains on the same shard as another peer. Empty if the peer has its own shard, or if the data
+/// are not cut into shards.
 std::string shared_shard(const Config& config, std::uint32_t number);
 
 /// True if an earlier run left a checkpoint in the peer's folder, even if the keys there have been

@@ -1,4 +1,4 @@
-// Encodes the switch command as JSON, and carries it out at a node.
+// Encodes the switch command as JSON, and carries it out on a node.
 #include "peer/host/switch_command.hpp"
 
 #include <nlohmann/json.hpp>

@@ -16,7 +16,8 @@ namespace gv {
 namespace {
 
 constexpr std::uint64_t remembered_s = 24 * 3600;
-/// Begins the word with the address. Earlier versions, which keep no address, ignore this word.
+/// Prefix of the field that holds the address. Earlier versions store no address and ignore this
+/// field.
 constexpr std::string_view address_mark = "at=";
 
 }  // namespace

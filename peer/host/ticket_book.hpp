@@ -36,8 +36,8 @@ class TicketBook {
   /// revoked.
   explicit TicketBook(std::filesystem::path file, IsRevoked is_revoked = {});
 
-  /// Records a new ticket. A full book forgets a ticket that admits no more machines. If there is
-  /// none, returns nullopt.
+  /// Records a new ticket. If the book is full, forgets a ticket that admits no more machines, or
+  /// returns nullopt if there is no such ticket.
   std::optional<Ticket> make(const TicketTerms& terms, const std::string& address,
                              const PublicKey& swarm, const PublicKey& inviter, std::uint64_t now_s);
 
@@ -72,7 +72,7 @@ class TicketBook {
   };
 
   const Entry* find(const PublicKey& guest) const;
-  /// Why the ticket admits no more machines; empty if it does.
+  /// Returns why the ticket admits no more machines; empty if it still admits some.
   std::string refusal(const Entry& entry, std::uint64_t now_s) const;
   void write() const;
 

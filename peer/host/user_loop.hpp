@@ -74,7 +74,7 @@ struct Reduced {
 class UserLoop {
  public:
   /// `parameters` is the model before the first step. `samples` is the number of samples that the
-  /// loop learns from; some means use this number as the loop's weight. Throws
+  /// loop learns from; some averages use this number as the loop's weight. Throws
   /// std::invalid_argument if the layout does not have as many elements as `parameters`.
   UserLoop(Layout layout, std::vector<float> parameters, std::size_t samples = 1);
   /// For a model that stays in the user's memory. The loop must then not call parameters().
@@ -122,7 +122,7 @@ class UserLoop {
   // ---- A gradient in parts ----
 
   /// Hands over parts of the gradient while the loop still computes the others. Does not wait. If
-  /// peers sum gradients, their sum begins at once: the worker reads each part between this call
+  /// peers sum gradients, the sum begins immediately. The worker reads each part between this call
   /// and the end of reduce(), so the part must not change meanwhile. All parts together form the
   /// gradient that the step's reduce() takes. Throws std::logic_error if has_reduced().
   void give_parts(std::vector<GradientPart> parts);

@@ -1,4 +1,4 @@
-// Collects the gradient of one step, which a program gives tensor by tensor.
+// Collects the gradient of one step, which a program supplies one tensor at a time.
 #pragma once
 
 #include <cstddef>

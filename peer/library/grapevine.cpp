@@ -49,7 +49,8 @@ gv_result fail_with(gv_result result, std::string problem) {
   return result;
 }
 
-/// Runs a function of the interface. No exception may leave the interface.
+/// Runs the body of an interface function. Converts every exception to a result, because a C
+/// program cannot catch any.
 template <class Function>
 gv_result guarded(Function function) {
   try {
@@ -94,7 +95,7 @@ UserTensor tensor_of(const gv_tensor& given, const char* unnamed = "") {
 
 enum class Part { model, state, all };
 
-/// Returns those of the given tensors that belong to `part`.
+/// Returns the given tensors that belong to `part`.
 UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   if (count > 0 && given == nullptr) throw std::invalid_argument("no tensors are given");
   if (count > tensors_max) throw std::invalid_argument("there are more than a million tensors");
@@ -121,7 +122,7 @@ UserTensors tensors_of(const gv_tensor* given, std::size_t count, Part part) {
   return tensors;
 }
 
-/// True if one of the tensors has the role. tensors_of() has checked the tensors.
+/// True if one of the tensors has this role. tensors_of() must have checked the tensors before.
 bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
   const auto* at = reinterpret_cast<const std::byte*>(given);
   for (std::size_t i = 0; i < count; ++i, at += given->size) {
@@ -130,7 +131,7 @@ bool has_role(const gv_tensor* given, std::size_t count, std::uint32_t role) {
   return false;
 }
 
-/// Makes a handle for a peer that has not begun yet.
+/// Makes a handle for a peer that has not started yet.
 std::unique_ptr<gv_peer> handle_of(const gv_options& given) {
   auto made = std::make_unique<gv_peer>();
   made->process = ::getpid();
@@ -143,7 +144,7 @@ gv_result join(const gv_options& given, UserTensors model, UserTensors state, bo
   Problems problems = checkpoint_problems(model);
   if (!problems.empty()) return fail_with(GV_REFUSED, joined_text(problems));
   HostOptions options = options_of(given, problems);
-  // A loop decides the size of its batches itself.
+  // The program's own loop chooses the size of its batches, so the peer must not change it.
   options.config.allreduce.shares_by_speed = false;
   options.has_buffers = has_buffers;
   if (problems.empty() && has_buffers) problems = buffer_problems(options.config);
@@ -164,7 +165,7 @@ gv_result join_without_model(const gv_options& given, gv_peer& peer) {
   return GV_OK;
 }
 
-/// Throws if the handle cannot be used.
+/// Throws if the handle is null, or if this process is a fork of the one that made the handle.
 void check_handle(const gv_peer* peer) {
   if (peer == nullptr) throw std::invalid_argument("the peer is NULL: call gv_join() first");
   if (peer->process != ::getpid()) {
@@ -219,7 +220,7 @@ bool is_within(Duration patience, Wait wait) {
   return wait(Duration{});
 }
 
-/// Converts the host's exit code to the result of a call, once the host has ended.
+/// Converts the exit code of a host that has ended to the result of a call.
 gv_result ended(const GuestHost& host) {
   switch (host.exit_code()) {
     case 0:
@@ -239,7 +240,7 @@ gv_result fail_to_copy() {
 }
 
 /// Waits until the host has ended, which happens shortly after its training loop has ended. Returns
-/// the reason for the end, or GV_PENDING if the wait was too short.
+/// the reason for the end, or GV_PENDING if the patience runs out first.
 gv_result wait_for_end(const gv_peer& peer) {
   GuestHost& host = peer.host();
   const bool has_ended =
@@ -338,7 +339,7 @@ gv_result wait_for_pending_mean(gv_peer& peer, gv_info* info) {
   return wait_for_mean(peer, *means.pending(), peer.patience, info);
 }
 
-/// Returns the array that the program gave to a call. Throws if the array is unsuitable.
+/// Returns the array that the program gave to a call. Throws if the array cannot be averaged.
 UserTensors array_of(const gv_tensor* given) {
   const gv_tensor array = known(given, "gv_tensor");
   if (array.type == GV_I64) throw std::invalid_argument("integers have no mean: give floats");
@@ -396,7 +397,8 @@ gv_result gv_join(const gv_options* options, const gv_tensor* tensors, size_t co
     UserTensors model = tensors_of(tensors, count, Part::model);
     UserTensors state = tensors_of(tensors, count, Part::state);
     if (model.size() == 0) throw std::invalid_argument("a model has at least one GV_MEAN tensor");
-    // A resumed peer takes its values from a checkpoint, and the copy of a GPU's is not made yet.
+    // Not checked: values that a checkpoint will replace, and values that `copy` has not fetched
+    // yet.
     if (given.resume == 0 && given.copy == nullptr) model.check_finite();
     std::unique_ptr<gv_peer> made = handle_of(given);
     const bool has_buffers = has_role(tensors, count, GV_BUFFER);
@@ -549,7 +551,7 @@ gv_result gv_invite(gv_peer* peer, uint64_t uses, double valid_s, uint32_t may_i
       throw std::invalid_argument("gv_invite: give `text` room for GV_TICKET_BYTES");
     }
     const std::string command = invite_command(uses, valid_s, may_invite != 0);
-    // A peer that has just begun does not listen for commands yet.
+    // A peer that has just started does not listen for commands yet.
     constexpr auto pause = std::chrono::milliseconds(10);
     const Duration most = std::min(peer->patience, longest_wait_for_listening);
     for (Duration waited{}; waited <= most; waited += pause) {

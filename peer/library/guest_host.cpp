@@ -6,7 +6,7 @@
 namespace gv {
 namespace {
 
-/// Number of the newest output lines that are kept.
+/// Only this many of the newest output lines are kept.
 constexpr std::size_t lines_kept = 8;
 
 }  // namespace

@@ -20,14 +20,14 @@ class GuestHost {
   GuestHost(HostOptions options, std::unique_ptr<Learner> learner);
   GuestHost(const GuestHost&) = delete;
   GuestHost& operator=(const GuestHost&) = delete;
-  /// Waits until the host has ended. The program's side of the learner must already have left.
+  /// Waits until the host has ended. The program must already have left the run.
   ~GuestHost();
 
-  /// Waits at most `patience` for the end of the host. Returns true once the host has ended.
+  /// Waits at most `patience` for the host to end. Returns true if it has ended.
   bool has_ended(Duration patience);
   /// The host's exit code, once it has ended.
   int exit_code() const;
-  /// The host's newest messages for people, oldest first.
+  /// The last few messages that the host printed for people, in the order of printing.
   std::string said() const;
   const std::filesystem::path& folder() const { return folder_; }
 

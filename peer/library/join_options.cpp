@@ -86,8 +86,8 @@ PeerArguments arguments_of(const gv_options& given, Problems& problems) {
   return arguments;
 }
 
-/// Makes the options of a peer with a certificate, which begins a swarm or joins one with a ticket.
-/// Throws InviterIsLate.
+/// Makes the options of a peer that needs a certificate because it begins a swarm or joins one with
+/// a ticket. Throws InviterIsLate.
 Problems certified_options(const gv_options& given, const PeerArguments& arguments,
                            const ReadConfig& read, HostOptions& options) {
   const auto began = std::chrono::steady_clock::now();

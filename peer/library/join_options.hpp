@@ -13,8 +13,8 @@
 
 namespace gv {
 
-/// Returns a copy of the struct as the library declares it, with zeros for fields that the
-/// program's older header does not have. Throws if the struct's size is unset.
+/// Returns a copy of the struct as the library declares it, with zeros for fields that an older
+/// header of the program does not have. Throws if the struct's size is unset.
 template <class Struct>
 Struct known(const Struct* given, const char* name) {
   if (given == nullptr || given->size < sizeof given->size) {

@@ -75,7 +75,7 @@ std::uint64_t JoinedMeans::begin(UserTensors array, double weight) {
 MeanCalls::Waited JoinedMeans::wait(std::uint64_t call, Duration patience) {
   const MeanCalls::Waited waited = calls_.wait(call, patience);
   if (waited == MeanCalls::Waited::is_late) return waited;
-  // The reason is known once the host has ended. Until then the call must stay open.
+  // The reason for the end is known only once the host has ended. The call stays open until then.
   if (waited == MeanCalls::Waited::is_over && !host_.has_ended(patience)) {
     return MeanCalls::Waited::is_late;
   }

@@ -12,11 +12,11 @@
 
 namespace gv {
 
-/// Changes the config so that the run has no model and no end, whatever the config says.
+/// Returns a copy of the config, changed so that the run has no model and never ends by itself.
 Config without_model(Config config);
 
-/// A peer without a model. The program's thread calls all functions. An array belongs to the
-/// program except while a call with that array is open.
+/// A peer without a model. All functions are called on the program's thread. An array belongs to
+/// the program except while a call with that array is open.
 class JoinedMeans {
  public:
   /// The config in `options` must come from without_model().
@@ -31,8 +31,8 @@ class JoinedMeans {
   std::uint64_t begin(UserTensors array, double weight);
   bool is_open(std::uint64_t call) const { return open_.contains(call); }
   /// Waits for the end of an open call. If `call` is 0, waits until the peer has joined. Closes the
-  /// call if it ends within `patience`. If the peer ends, this waits for the host's end as well, at
-  /// most for `patience` once more, and returns `is_over` only after it.
+  /// call if it ends within `patience`. If the peer ends, also waits for the host to end, again for
+  /// at most `patience`. Returns `is_over` only once the host has ended.
   MeanCalls::Waited wait(std::uint64_t call, Duration patience);
   /// The result of the most recently closed call.
   const Mean& mean() const { return mean_; }
@@ -52,7 +52,7 @@ class JoinedMeans {
   std::optional<std::uint64_t> pending_ = 0;
   Mean mean_;
   bool has_left_ = false;
-  GuestHost host_;  ///< Last field: the host uses the others until it has ended.
+  GuestHost host_;  ///< Declared last, because the host uses the other fields until it has ended.
 };
 
 }  // namespace gv

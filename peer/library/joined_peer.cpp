@@ -70,7 +70,7 @@ void JoinedPeer::copy_out(TensorCopies::Part part) {
   throw std::runtime_error("the program could not copy its tensors for the peer");
 }
 
-/// Copies a part from host memory to the program's tensors. Throws nothing, because this also runs
+/// Copies a part from host memory to the program's tensors. Never throws, because it also runs
 /// while the peer ends.
 void JoinedPeer::copy_in(TensorCopies::Part part) {
   if (copies_.in && !copies_.in(part)) has_failed_to_copy_ = true;
@@ -96,7 +96,8 @@ std::uint64_t JoinedPeer::position() const {
   return loop_.leased_position(batch_).value_or(loop_.position());
 }
 
-/// Throws if a gradient has been given only in part. No step and no other gradient may begin then.
+/// Throws if only some parts of a gradient have been given. The gradient must be completed before a
+/// step or another gradient can begin.
 void JoinedPeer::check_no_parts() const {
   if (given_.is_empty()) return;
   throw std::logic_error(

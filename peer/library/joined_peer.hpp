@@ -17,8 +17,8 @@
 
 namespace gv {
 
-/// One peer and its host. The program's thread calls all functions. The program owns the tensors
-/// except while a call is pending.
+/// One peer and its host. All functions are called on the program's thread. The program owns the
+/// tensors except while a call is pending.
 class JoinedPeer {
  public:
   /// The swarm shares `model`. Checkpoints contain both `model` and `state`.
@@ -42,8 +42,8 @@ class JoinedPeer {
   /// the UserLoop function of the same name would, or while a gradient in parts is incomplete.
   void step(const Score& score);
   void reduce(UserTensors gradient, const Score& score);
-  /// Hands over some tensors of a gradient that is given in parts. Does not wait. Throws like
-  /// GivenGradient::add().
+  /// Hands over some tensors of a gradient that is given in parts. Does not wait. Throws the same
+  /// exceptions as GivenGradient::add().
   void reduce_begin(const UserTensors& part);
   /// Begins the call that ends a gradient given in parts.
   void reduce_end(const Score& score);
@@ -82,7 +82,7 @@ class JoinedPeer {
   TensorCopies copies_;
   std::atomic<bool> has_failed_to_copy_ = false;
   UserTensors gradient_;
-  GivenGradient given_;  ///< The parts of the next gradient that were given so far.
+  GivenGradient given_;  ///< The parts of the next gradient that have been given so far.
   UserLoop loop_;
   Call pending_ = Call::begin;
   bool is_over_ = false;
@@ -95,7 +95,7 @@ class JoinedPeer {
   std::optional<IndexOrder> order_;
   /// True if the program has asked for the indices of the present step's samples.
   bool has_asked_ = false;
-  GuestHost host_;  ///< Last field: the host uses the others until it has ended.
+  GuestHost host_;  ///< Declared last, because the host uses the other fields until it has ended.
 };
 
 }  // namespace gv

@@ -8,9 +8,9 @@
 
 namespace gv {
 
-/// Reads the config file, and replaces its settings by those in the TOML text `settings`. If `path`
-/// is empty, all other settings have their defaults; if both are empty, the result is the built-in
-/// config.
+/// Reads the config file. Settings in the TOML text `settings` override those in the file. If
+/// `path` is empty, all other settings have their defaults; if both are empty, the result is the
+/// built-in config.
 ParsedConfig merged_config(const std::string& path, std::string_view settings,
                            const ConfigOverrides& overrides);
 

@@ -23,9 +23,9 @@ struct UserTensor {
   std::size_t elements = 0;
   TensorType type = TensorType::f32;
 
-  /// The number of floats that hold the values. All types are held exactly, except that f64 values
-  /// are rounded. An integer takes four floats with 16 of its bits each, so that all four are
-  /// finite.
+  /// The number of floats needed for the values. Values of type f64 are rounded to floats; all
+  /// other types are kept exactly. An integer becomes four floats with 16 of its bits each, so that
+  /// all four are finite.
   std::size_t floats() const;
 };
 
@@ -45,7 +45,7 @@ class UserTensors {
   /// The largest magnitude of all values as read() returns them. Infinite or NaN if any value is.
   float largest_magnitude() const;
   /// Throws std::invalid_argument if a tensor has a value that is not finite, because no peer would
-  /// take such a model.
+  /// accept such a model.
   void check_finite() const;
   /// Copies size() floats to the tensors.
   void write(std::span<const float> from) const;

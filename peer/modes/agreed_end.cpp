@@ -9,8 +9,8 @@
 namespace gv {
 namespace {
 
-/// In a ballot, a peer also votes to end a run whose time will be over within this span. The peers'
-/// clocks differ by less, so the first ballot about the end succeeds.
+/// In a ballot, a peer also votes for the end if the run's time will be over within this span. The
+/// peers' clocks differ by less than that, so the first ballot about the end succeeds.
 constexpr Duration ends_ahead = std::chrono::seconds(1);
 /// A verdict reaches all peers within this time.
 constexpr Duration verdicts_take = std::chrono::milliseconds(250);
@@ -18,10 +18,11 @@ constexpr Duration verdicts_take = std::chrono::milliseconds(250);
 constexpr Duration end_asked_every = std::chrono::seconds(1);
 /// Honest peers disagree by less than this about the time at which the run ends.
 constexpr Duration tolerance = std::chrono::seconds(3);
-/// The tolerance for a newcomer, which knows the run's time only from reports. Reports are older
-/// than a reading of its own clock would be.
+/// Like `tolerance`, for a newcomer. A newcomer knows the run's time only from reports, which are
+/// older than a reading of its own clock would be.
 constexpr Duration tolerance_of_told = 2 * tolerance;
-/// The reports are read at most this often, because each reading is a pass over all members.
+/// The shortest time between two readings of the other peers' reports. Each reading is a pass over
+/// all members.
 constexpr Duration told_every = std::chrono::milliseconds(250);
 
 }  // namespace
@@ -50,8 +51,8 @@ void AgreedEnd::follow(Time now, const Course& course, const Membership& members
   const Judges& judges = work.judges();
   generations.agreement().set_ends(work.is_time_over(now, ends_ahead) || judges.is_reached());
   const bool is_over = work.is_time_over(now) || judges.is_reached_for(now, verdicts_take);
-  // A ballot may take longer than the time between two requests. If there is a decision already, it
-  // must be used before another request.
+  // A ballot may take longer than the time between two requests. If a decision exists already, we
+  // must act on it before we request another ballot.
   const bool may_ask = generations.is_in_one() && !at_;
   if (is_over && may_ask && now >= asked_at_ + end_asked_every) {
     asked_at_ = now;

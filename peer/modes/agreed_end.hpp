@@ -30,9 +30,9 @@ class AgreedEnd {
   void enter(const Generation& generation, const SwarmWork& work, Agreement& agreement);
   /// Call when our version has changed. Updates the used part of the swarm's budget and the step at
   /// which the run ends. `together` is the number of samples that all peers take in one step. The
-  /// first call is with our first version. If it comes from the checkpoint of a run that has ended,
-  /// and no limit that ended the run is higher now, the run ends with that version, if more than a
-  /// third of the peers agree.
+  /// first call is with our first version, which may come from the checkpoint of a run that has
+  /// ended. If no limit that ended that run is higher now, and more than a third of the peers
+  /// agree, the run ends with that version.
   void follow_budget(Time now, std::uint64_t together, SwarmWork& work, Course& course,
                      const ModelVersion& version);
   /// The note for a checkpoint. `is_end` means that the run ends with its model.

@@ -31,8 +31,8 @@ ReplicaPlanner::Options planner_options(const CourseOptions& course,
           .names_senders = options.norm_cap > 0};
 }
 
-/// Bounds of the time between a sum and the end of its generation. If the generation ended before
-/// the others have the sum, they would have to download our model.
+/// Bounds of the wait between a sum and an early end of its generation. If the generation ended
+/// before the other peers had the sum, they would have to download our model.
 constexpr Duration settle_min = std::chrono::milliseconds(5);
 constexpr Duration settle_max = std::chrono::milliseconds(250);
 
@@ -77,8 +77,10 @@ void AllReduceMode::start(Time now, std::uint64_t step, bool joins_others) {
   course_.start(now, step, joins_others);
   work_.begin(now);
   if (ends_together()) generations_.unite_at_end();
-  // Equal versions must mean models with equal bits: those of the first model, or a checkpoint's,
-  // which only this process knows. More samples than the steps can have would be refused.
+  // Peers with equal versions must have models with equal bits. So the lineage contains the
+  // fingerprint of the first model or, if we resume from a checkpoint, the session of this process.
+  // Limit the samples, because other peers refuse a version with more samples than its steps can
+  // have.
   const CourseOptions& course = course_.options();
   const std::uint64_t begun_with = step == 0 ? course.first_model : hash_combine(step, session_);
   ModelVersion version = course.version.value_or(
@@ -151,9 +153,9 @@ void AllReduceMode::leave_at_once(Time now, Effects& out) {
 
 // ---- Generations ----
 
-/// Handles ballots and continues sums. Returns false if this has ended the generation. The caller
-/// must then call this function again, because a ballot may be due immediately. An early piece can
-/// spoil a sum right at its start, but hardly twice in a row, so few calls are enough.
+/// Handles ballots and continues sums. Returns false if this ends the generation. The caller must
+/// then call this function again, because a ballot may be due immediately. A piece that arrived
+/// early can spoil a sum right at its start, but hardly twice in a row, so a few calls are enough.
 bool AllReduceMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   const Generations::Change change = generations_.follow(now, course_);
@@ -194,7 +196,8 @@ void AllReduceMode::peer_gone(Time now, PeerId peer, Effects& out) {
   if (generations_.is_disturbed_by(now, peer, course_.phase())) disturb(now, {peer}, out);
 }
 
-/// Plans sums for the links between the candidates, which are within one host or over a network.
+/// Tells the planner whether all candidates are on this host, and so which kind of link to assume
+/// between them.
 void AllReduceMode::choose_site(const Membership& members) {
   const std::vector<PeerId>& candidates = generations_.candidates();
   const auto on_our_host = static_cast<double>(std::ranges::count_if(candidates, [&](PeerId peer) {
@@ -343,8 +346,8 @@ void AllReduceMode::receive(Time now, PeerId from, const Message& message, Membe
 
 void AllReduceMode::receive_own(Time now, PeerId from, const Message& message, Effects& out) {
   const Generation* generation = generations_.current();
-  // After the first collective of the generation every peer has the state, so a later request is a
-  // delayed repetition.
+  // After the first collective of the generation, every peer has the state, so a request that
+  // arrives later is a delayed duplicate.
   const bool has_state =
       generation != nullptr && generations_.agreement().version() == generation->version;
   // A newcomer that averages arrays has joined the others' call, but has no mean to send.
@@ -490,9 +493,9 @@ void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
   if (!odd) return;
   for (const PeerId peer : *odd) out.tell(ModelsDiffer{.peer = peer, .step = operation});
   if (std::ranges::find(*odd, self_) == odd->end()) return;
-  // The others lack at most our last collective. Our version now ranks below theirs and equals none
-  // of them, so the next ballot makes us download a model. If all others are gone, we continue from
-  // our own, so it keeps the rest of its samples.
+  // The other peers lack at most our last collective. We subtract its samples and one more, so that
+  // our version ranks below theirs and the next ballot makes us download a model. We subtract no
+  // more than that, because if all others are gone, we continue from our own model.
   ModelVersion version = generations_.agreement().version();
   const std::uint64_t last = options_.local.period * operation_.samples_of_step();
   version.samples -= std::min(version.samples, last + 1);
@@ -558,7 +561,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
     gradient = operation_.order(course_.next_job_number());
   }
   const bool is_end = saves && is_common_end();
-  // Each job tells the learner the progress that belongs to its model.
+  // Each job tells the learner the progress that belongs to the job's model.
   if (work_.is_on() && (changes || gradient || saves)) {
     job.add(task::FollowSwarm{work_.progress(now), 1, end_.note(now, is_end, work_)});
   }

@@ -25,7 +25,7 @@ namespace gv {
 /// Totals since this peer started.
 struct AllReduceCounts {
   std::uint64_t operations = 0;   ///< Collectives that we have finished.
-  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t generations = 0;  ///< Generations that we have entered.
   std::uint64_t losses = 0;  ///< Times that we continued after losing peers. The loss of several
                              ///< peers at once counts once.
   std::uint64_t states_sent = 0;
@@ -152,7 +152,7 @@ class AllReduceMode final : public Mode {
   ReplicaPlanner planner_;
   AllReduceOptions options_;
   Collective operation_;
-  Time settled_at_{};         ///< The time by which all peers have received the previous sum.
+  Time settled_at_{};         ///< When all peers have presumably received the previous sum.
   bool on_one_host_ = false;  ///< True if all peers of the generation are on this host.
   LinkSurvey survey_;
   Rng draws_;

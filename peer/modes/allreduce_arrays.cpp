@@ -20,8 +20,8 @@ constexpr Duration waits_for_others_max = std::chrono::seconds(5);
 /// this time. Otherwise they might first learn that it left, and compute the mean without it.
 constexpr Duration told_within = std::chrono::seconds(1);
 
-/// The number of floats that follow the sum of the array when a mean is sent: one for the sum of
-/// the weights, and one for the number of peers.
+/// The number of floats that follow the summed array when a mean is sent: one for the sum of the
+/// weights, and one for the number of peers.
 constexpr std::size_t behind_mean = 2;
 
 }  // namespace
@@ -44,7 +44,7 @@ void AllReduceMode::begin_calls(Time now, const Generation& generation, PeerId s
   }
 }
 
-/// Moves to the generation's call. An array that the program has given, or is about to give, to an
+/// Moves to the generation's call. An array that the program has passed, or is about to pass, to an
 /// earlier call enters no mean.
 void AllReduceMode::miss_call(Time now, Effects& out) {
   const ModelVersion& version = generations_.current()->version;
@@ -127,7 +127,7 @@ bool AllReduceMode::waits_for_others(Time now, Effects& out) {
   return true;
 }
 
-/// Makes this peer fail soon if another peer has given an array of a different length to the
+/// Makes this peer fail soon if another peer has passed an array of a different length to the
 /// present call. The programs have then diverged, and later calls would not match either.
 void AllReduceMode::compare_arrays(Time now, Effects& out) {
   const std::size_t ours = operation_.array();

@@ -21,8 +21,8 @@ struct AllReduceOptions {
   std::size_t state_elements = 0;  ///< The number of floats in the parameters, the optimiser's
                                    ///< state and the outer step's state.
   LocalSteps local;
-  /// True if a collective averages the peers' models instead of gradients, and ends with the common
-  /// mean.
+  /// True if a collective averages the peers' models instead of gradients, and every peer adopts
+  /// the mean.
   bool averages_models = false;
   /// Used only if models are averaged: true if the run ends with the common mean, false if another
   /// mode follows.
@@ -33,7 +33,7 @@ struct AllReduceOptions {
   /// If not 0, the accuracy or R2 of the common mean is measured and compared with this target.
   double target = 0;
   /// True if there is no model: a collective is the weighted mean of one array from each peer. The
-  /// array's length is unknown until the program gives the array.
+  /// array's length is unknown until the program passes the array.
   bool averages_arrays = false;
   /// If not 0, sums use the algorithm `direct` if possible. A peer is then refused if the norm of
   /// its values is more than this many times the norm of ours.
@@ -41,7 +41,9 @@ struct AllReduceOptions {
   /// If empty, the algorithm with the shortest predicted time is used.
   std::optional<ReduceAlgorithm> algorithm;
   CompressorOptions compression;
-  GradientPlaces places;  ///< Used only by compressors that need positions; see gradient_places.
+  /// Where the matrices lie in a gradient; see gradient_places. Used only by compressors that treat
+  /// matrices specially.
+  GradientPlaces places;
   bool measures_noise = false;  ///< True if the gradient noise scale is estimated.
   /// The number of floats in each separately summed piece of a gradient.
   std::size_t bucket_elements = 1 << 20;

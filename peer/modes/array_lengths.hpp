@@ -9,7 +9,7 @@
 
 namespace gv {
 
-/// Detects arrays of different lengths. All peers must give arrays of the same length to one call.
+/// Detects arrays of different lengths. All peers must pass arrays of the same length to one call.
 /// Pieces of a longer or shorter array do not fit the others' sum, which therefore never ends. A
 /// peer that gets such a piece tells all others the length of its own array, and each peer that
 /// receives a length answers once with its own. So every peer finds out that the lengths differ,
@@ -24,9 +24,8 @@ class ArrayLengths {
   /// Records the length that `from` reports for this call. Keeps only the newest report of each
   /// peer.
   void note(PeerId from, std::uint64_t call, std::uint64_t length) { told_[from] = {call, length}; }
-  /// True, once per call, if we have to report our own length. This is so if a peer has reported
-  /// its length, or if `has_unlike` says that a piece of an array of a different length has
-  /// arrived.
+  /// True, once per call, if we have to report our own length, because a peer has reported its own,
+  /// or because a piece of an array of a different length has arrived (`has_unlike`).
   bool must_tell(std::uint64_t call, bool has_unlike);
   /// Returns the first peer whose array in this call has a length other than `length`.
   std::optional<Unlike> unlike(std::uint64_t call, std::uint64_t length) const;

@@ -107,14 +107,15 @@ void Collective::begin(std::uint64_t step, std::uint64_t steps, std::uint64_t gr
   has_unlike_ = false;
   sum_.step = step;
   sum_.local = options_.local.is_local(step);
-  // A compressor may judge by the number of samples that a gradient is computed from.
+  // A compressor may take into account how many samples each gradient is computed from.
   sum_.shares = shares_;
   for (std::uint32_t& share : sum_.shares) share *= static_cast<std::uint32_t>(growth);
   plan_ = compressor_->plan(sum_);
   cut();
-  // A gradient is the mean of its samples, so it must be computed again if our share is different.
-  // A change by local steps is reused unaltered, because the share is only its weight. With leased
-  // data, either must be computed again if we now have other samples.
+  // A gradient is a mean over our share of the samples, so it must be computed again if our share
+  // is different. A change by local steps is reused unaltered, because the share is only its
+  // weight. With leased data, a gradient or a change must be computed again if we now have other
+  // samples.
   const bool has_other_samples =
       options_.is_leased && (gradient_.first != first_sample() || gradient_.samples != share());
   const bool is_another = sum_.local ? gradient_.steps != steps_ : gradient_.samples != share();

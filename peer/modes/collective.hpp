@@ -18,8 +18,9 @@
 
 namespace gv {
 
-/// Keeps our own gradient (or the change by our local steps) until its sum is finished, even if the
-/// sum has to restart. Also keeps blocks that arrive from other peers before we are ready for them.
+/// Makes the sums of a generation, one at a time. Keeps our own gradient (or the change by our
+/// local steps) until its sum is finished, even if the sum has to restart. Also keeps blocks that
+/// arrive from other peers before we are ready for them.
 ///
 /// If arrays are averaged, a collective cannot begin until the length of our array is known. Until
 /// then, pieces from other peers are kept. Pure.
@@ -36,8 +37,8 @@ class Collective {
   void leave(std::uint64_t next_key);
 
   /// Begins the collective of `steps` steps, which is named after its first step. The batch is
-  /// `growth` times the first batch. If there is no gradient computed for this collective, requests
-  /// one.
+  /// `growth` times the first batch. Requests a gradient if none has been computed for this
+  /// collective.
   void begin(std::uint64_t step, std::uint64_t steps, std::uint64_t growth, Effects& out);
   /// While `quiet`, none of our values enters a sum.
   void set_quiet(bool quiet, Effects& out);
@@ -47,10 +48,10 @@ class Collective {
   std::optional<task::ComputeGradient> order(std::uint64_t job);
   /// Call when a job's gradient is final from element `begin` to its end.
   void ready(std::uint64_t job, std::size_t begin, Effects& out);
-  /// Call when the program has given an array of `length` floats, for which the job waited. Returns
-  /// true if the array belongs to the collective under way or to the next one.
+  /// Call when the program has passed an array of `length` floats, for which the job waited.
+  /// Returns true if the array belongs to the collective under way or to the next one.
   bool receive_array(std::uint64_t job, std::size_t length, Effects& out);
-  /// The number of floats in our array; 0 until the program gives it.
+  /// The number of floats in our array; 0 until the program passes it.
   std::size_t array() const { return gradient_.valid ? gradient_.array : 0; }
   /// True if a peer has sent a piece of an array with a different length.
   bool has_unlike_arrays() const { return has_unlike_; }
@@ -136,7 +137,7 @@ class Collective {
   std::uint32_t share_ = 0;  ///< Our share, before the batch grows.
   /// Samples that lower ranks take in one step, before the batch grows.
   std::uint64_t before_ = 0;
-  std::vector<std::uint32_t> shares_;  ///< Each rank's samples before growth.
+  std::vector<std::uint32_t> shares_;  ///< Samples of each rank in one step before growth.
   std::uint64_t growth_ = 1;           ///< Factor by which all shares have grown.
   float weight_ = 1;
   std::uint64_t samples_ = 0;  ///< Samples that all peers take in one step, before the batch grows.

@@ -89,8 +89,8 @@ struct CourseOptions {
   /// The first version of a peer whose model is the mean made for a switch of modes. Equal at all
   /// peers that have that mean. Empty: the version follows from the step and the checkpoint.
   std::optional<ModelVersion> version;
-  /// True if peers that died before they were done may only be asleep. At the end this peer then
-  /// waits for them, because otherwise they would continue alone.
+  /// True if peers that seem to have died before they were done may only be asleep. At the end this
+  /// peer then waits for them, because otherwise they would continue alone.
   bool waits_for_dead = false;
 };
 
@@ -124,8 +124,8 @@ class Course {
   bool holds_end() const { return holds_end_; }
   /// Call when the common end of all peers has begun: no further step begins.
   void begin_end() { has_end_begun_ = true; }
-  /// True once the end has begun, even while the last job is under way, so before the phase says
-  /// so.
+  /// True once the end has begun. While the last job is still under way, the phase does not show
+  /// this yet.
   bool is_ending() const { return has_end_begun_ || has_ended(phase_); }
   /// Call when another mode is about to replace this one. Then no further step and no further work
   /// with other peers begins.

@@ -13,7 +13,7 @@ enum class TriggerKind : std::uint8_t {
   steps,    ///< Every `period` steps, so that all peers number their rounds alike.
   poisson,  ///< After a random number of steps with mean `period`.
   idle,     ///< Every half `period`, unless an exchange is under way.
-  spread,   ///< As often as needed to keep models at a desired distance (Kong et al. 2021).
+  spread,   ///< As often as needed to keep a desired distance between models (Kong et al. 2021).
 };
 
 inline constexpr std::array trigger_kinds = {TriggerKind::steps, TriggerKind::poisson,
@@ -26,7 +26,7 @@ struct TriggerOptions {
   TriggerKind kind = TriggerKind::steps;
   /// Steps between exchanges; at least 1. For `spread`, the first interval.
   std::uint64_t period = 16;
-  /// For `spread`: the desired distance of the two models in an exchange; above 0.
+  /// For `spread`: the desired distance between the two models in an exchange; above 0.
   double spread = 0;
   /// Only for `steps`: counts periods from a random step instead of from 0. Meant for peers that
   /// may offer an exchange to any other peer. Without this option, peers of equal pace would all

@@ -17,8 +17,7 @@ namespace {
 
 /// After this time we no longer wait for peers that still train. They will download the mean.
 constexpr Duration waits_for_others = std::chrono::seconds(10);
-/// We add up the reports of other peers at most this often, because this takes a pass over all
-/// peers.
+/// The shortest time between two passes over all peers that add up their reports.
 constexpr Duration hears_every = std::chrono::milliseconds(20);
 /// The clocks of peers that end together differ by less than this.
 constexpr Duration ends_apart = std::chrono::seconds(1);
@@ -38,7 +37,8 @@ bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
 }
 
 /// Returns the largest number that more than a third of the live peers, including ourselves, have
-/// reached according to their reports. Never below `own`. Reports above `most` count as `most`.
+/// reached according to their reports. The result is never below `own`. Reports above `most` count
+/// as `most`.
 std::uint64_t supported(std::uint64_t own, std::uint64_t most, const Membership& members,
                         const std::function<std::uint64_t(const Progress&)>& number) {
   std::vector<std::uint64_t> reports{own};
@@ -145,8 +145,8 @@ bool Finale::are_others_ready(Time now, const Membership& members) {
   return step_ ? all_still || has_waited_ : is_alone && has_waited_;
 }
 
-/// Returns how our replica ends with the mean. A peer that came too late to count samples takes
-/// over the others' counts.
+/// Returns the step and the note with which our replica ends. A peer that came too late to count
+/// samples takes over the others' counts.
 MeanEnd Finale::mean_end(const Course& course, const Membership& members) const {
   MeanEnd end{.version_step = last_step(), .note = work_.note()};
   // At step 0 the mean would be mistaken for a first model.
@@ -178,8 +178,9 @@ void Finale::begin(Time now, const Course& own, const Membership& members) {
   course.tells = false;
   if (has_mean_) course.version = version_of(*course_.work.resumed.end, last_step());
   AllReduceOptions options = options_;
-  // All chunks in our model enter the mean, whose note then belongs to every peer's checkpoint. The
-  // job that ran when the end began may have trained one after `step_`.
+  // Our model enters the mean, so other peers will have all chunks that it was trained on. The
+  // limit is not `step_`, because the job that ran when the end began may have trained a later
+  // chunk.
   constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
   if (Ledger* ledger = work_.ledger(); ledger != nullptr && step_) ledger->kept(all);
   options.end = mean_end(own, members);

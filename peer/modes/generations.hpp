@@ -106,15 +106,16 @@ class Generations {
   /// Refuses to work with `peer` for a while, and reports this. Returns true if the generation has
   /// to end because of this.
   [[nodiscard]] bool refuse(Time now, PeerId peer, const std::string& why, Effects& out);
-  /// Returns ArrivedState::norm_cap() or, in one case, 0, which accepts any norm. This is the case
-  /// if we have recently refused the norms of two or more models, from more than a third of all
-  /// peers. If fewer than a third of the peers are hostile, one of the refused peers is then
-  /// honest, and our own model is the one that differs.
+  /// Usually returns ArrivedState::norm_cap(). Returns 0, which accepts any norm, if we have
+  /// recently refused the norms of two or more models, from more than a third of all peers. If
+  /// fewer than a third of the peers are hostile, one of the refused peers is then honest, and our
+  /// own model is the one that differs.
   double norm_cap_of(Time now, const ArrivedState& state) const;
   /// Takes over the version of a state that the next job will load.
   void adopt(const ArrivedState& state);
-  /// If the job has refused the adopted state, returns to our own version, refuses the state's
-  /// source for a while, and returns this source. The mode then has to disturb the generation.
+  /// If the job has refused the adopted state, goes back to our own version and refuses the state's
+  /// source for a while. Then returns the source, and the mode has to disturb the generation.
+  /// Otherwise returns nullopt.
   std::optional<PeerId> reject_state(Time now, const JobDone& done, Effects& out);
   /// Like refuse(), for a peer whose quarantine has already been reported.
   [[nodiscard]] bool follow_quarantine(Time now, PeerId peer, Effects& out) {
@@ -144,7 +145,7 @@ class Generations {
   /// The recent duration of an operation in seconds, smoothed; 0 before the first one is done.
   double operation_seconds() const { return stragglers_.operation_seconds(); }
   double steps_per_second() const { return steps_per_second_; }
-  /// Number of generations that we have taken part in.
+  /// Number of generations that we have entered.
   std::uint64_t count() const { return count_; }
   const RecoveryLog& recoveries() const { return recoveries_; }
   /// Adds the newest recovery, which every mode with generations reports at the end of its section.

@@ -23,7 +23,8 @@ constexpr Duration hellos_last = std::chrono::seconds(2);
 /// How often an idle peer that still has chunks to pass on offers an exchange.
 constexpr Duration chunks_offered_every = std::chrono::milliseconds(100);
 
-/// Number of attempts to draw a partner that does not rest. Up to half of the peers may rest.
+/// Number of attempts to draw a partner that is not resting. Up to half of the peers may be
+/// resting.
 constexpr int draws_max = 8;
 
 /// Returns the exchange's options, with the layout and size of the model filled in.
@@ -73,7 +74,7 @@ GossipMode::GossipMode(PeerId self, std::uint64_t session, const CourseOptions& 
 ModeReport GossipMode::report(const Membership& members) const {
   using enum ReportMetric::Kind;
   const auto peers = static_cast<double>(members.view().size());
-  // Two of n models are sqrt(2n/(n-1)) times as far from each other as one is from the mean.
+  // Any two of n models are sqrt(2n/(n-1)) times as far from each other as each is from the mean.
   const double spread = last_distance_ * std::sqrt((peers - 1) / (2 * peers));
   const PairExchange::Counts& all = exchange_.counts();
   ModeReport report{
@@ -129,7 +130,8 @@ void GossipMode::receive(Time now, PeerId from, const Message& message, Membersh
   if (finale_.mean() != nullptr && !is_of_exchange) {
     finale_.mean()->receive(now, from, message, members, out);
   } else if (members.view().contains(from)) {
-    // Both protocols use these messages. The kind of the transfer decides which protocol gets them.
+    // Exchanges and downloads use the same messages. The kind of the transfer decides which of the
+    // two a message belongs to.
     if (transfer != nullptr && transfer->kind == TransferKind::state) {
       receive_about_state(now, from, message, out);
     } else {
@@ -429,7 +431,8 @@ void GossipMode::tick(Time now, Membership& members, Effects& out, std::vector<J
 void GossipMode::look_after_leases(Time now, Membership& members, Effects& out) {
   Ledger* ledger = finale_.work().ledger();
   if (ledger == nullptr || course_.phase() != Phase::training || course_.is_leaving()) return;
-  // If no other peer can get our model, no exchange can make our chunks any safer.
+  // If no other peer can get our model, no exchange can make our chunks safer, so they count as
+  // kept.
   if (options_.alpha == 0 || members.view().size() < 2) ledger->kept(step_);
   const SnapshotPtr& snapshot = exchange_.snapshot();
   if (ledger->is_idle() && ledger->has_unkept() && snapshot && snapshot->step >= step_ &&

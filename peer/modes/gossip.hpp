@@ -28,9 +28,11 @@ struct GossipCounts {
   /// Forces that were dropped together with the model for which they were computed.
   std::uint64_t forces_dropped = 0;
   std::uint64_t triggers = 0;  ///< Times that an exchange was due.
-  /// Exchanges that were due in a round whose pairing gave us no partner.
+  /// Exchanges that were due while alpha was 0, while we were alone, or in a round whose pairing
+  /// gave us no partner.
   std::uint64_t idle_rounds = 0;
-  /// Exchanges that were due while we had no usable partner or could not act.
+  /// Exchanges that were due but did not begin, because our partner was not usable, or because we
+  /// were busy or had no snapshot.
   std::uint64_t missed_rounds = 0;
   std::uint64_t models_fetched = 0;
 };
@@ -174,8 +176,8 @@ class GossipMode final : public Mode {
   Time offers_chunks_at_{};  ///< The earliest time at which an idle peer offers its next exchange.
   ExchangeTrigger trigger_;
   double steps_per_second_ = 0;
-  /// The distance of the two models in the last exchange, before the force was applied. Used as a
-  /// sample of the spread.
+  /// The distance between the two models in the last exchange, before the force was applied. Used
+  /// as a sample of the spread.
   double last_distance_ = 0;
   /// A peer that asked us while we were busy, and that we choose as our next partner. Used only
   /// with uniform pairing, in which a peer chooses its own partner.

@@ -25,7 +25,8 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
   review_.receive(from, message);
   if (const auto* asked = std::get_if<SketchRequest>(&message)) answer(now, from, *asked, out);
   const auto* request = std::get_if<StateRequest>(&message);
-  // Our model has no stages. A peer that asks for stages would take up places meant for others.
+  // Our model has no stages. A peer that asks for a stage would occupy a download slot that others
+  // need.
   if (request == nullptr || request->id.stage != 0) return;
   const bool is_there = exchange_.snapshot() != nullptr;
   if (server_.ask(now, from, *request, is_there, out)) server_.provide(0, own_state(), out);
@@ -63,7 +64,7 @@ bool GossipMode::is_fetching() const {
 
 std::size_t GossipMode::held_max(std::size_t others) {
   // A download passes through three phases: the transfer, the review by peers other than the
-  // source, and the wait of the model for a job. Each phase ends before the next download begins.
+  // source, and the model's wait for a job. Each phase ends before the next download begins.
   const std::size_t witnesses = others - std::min<std::size_t>(others, 1);
   const std::size_t fetching = std::max({others, ModelReview::held_max(witnesses), std::size_t{1}});
   // Each peer may be in three tables: as a source, as a receiver of our sketch, and in `tried_`.
@@ -244,8 +245,8 @@ bool GossipMode::adopt(Time now, Job& job, Membership& members, Effects& out) {
   trigger_.begin_at(model.step);
   if (Ledger* ledger = finale_.work().ledger()) ledger->lose();
   job.add(task::AdoptModel{std::move(model)});
-  // The download has been reviewed, so our first model is no longer needed. The job copies the
-  // model that it adopts.
+  // The download has been reviewed, so our first model is no longer needed. The job will make a
+  // snapshot of the model that it adopts.
   first_model_.reset();
   if (course_.phase() == Phase::joining) {
     finale_.work().train(now);

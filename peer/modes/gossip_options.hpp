@@ -20,7 +20,7 @@ struct GossipOptions {
   std::uint64_t period_steps = 16;
   TriggerKind trigger = TriggerKind::steps;  ///< Must be `steps` for PairingKind::matching, because
                                              ///< only `steps` has rounds.
-  double target_spread = 0;  ///< The desired distance of models, for TriggerKind::spread.
+  double target_spread = 0;  ///< The desired distance between models, for TriggerKind::spread.
   PairingKind pairing = PairingKind::matching;
   /// Partners are neighbours in this topology. It must work with pair exchanges
   /// (problem_with_pairs), and with uniform pairing it must be a graph. While it does not suit the
@@ -30,7 +30,8 @@ struct GossipOptions {
   /// True if alpha is scaled with the learning rate (like EASGD with a fixed rho).
   bool alpha_with_learning_rate = false;
   /// Only for a star. If true, the peer with the smallest id is a centre (as in EASGD). Unless it
-  /// is alone, a centre only answers exchanges: it does not train, and it begins no exchange.
+  /// is alone, a centre only answers other peers' offers: it does not train, and it begins no
+  /// exchange.
   bool centre_rests = false;
   double peak_learning_rate = 0;  ///< The learning rate at which alpha is used unscaled.
   /// If a peer that joins or wakes up is this many periods behind another peer, it downloads a

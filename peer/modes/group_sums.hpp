@@ -36,8 +36,8 @@ class GroupSums {
  public:
   GroupSums(PeerId self, const PipelineOptions& options);
 
-  /// Starts a generation in which each run has at most `micro_batches` micro-batches. Of blocks
-  /// that arrive early, up to `held_max` bytes are kept of each sender.
+  /// Starts a generation in which each run has at most `micro_batches` micro-batches. At most
+  /// `held_max` bytes of each sender's early blocks are kept.
   void enter(std::uint64_t generation, std::size_t micro_batches,
              std::size_t held_max = pipeline_held_max);
   void leave();

@@ -15,7 +15,8 @@ namespace {
 constexpr std::size_t judges_count = 3;
 /// Counts of samples lag behind, so other peers may be this many sittings ahead of us or behind us.
 constexpr std::uint64_t apart_max = 4;
-/// Reports are read at most this often, because reading takes a pass over all members.
+/// The shortest time between two readings of the members' reports. Each reading is a pass over all
+/// members.
 constexpr Duration reads_every = std::chrono::milliseconds(50);
 
 bool has_vote(const Member& member) {
@@ -91,7 +92,7 @@ bool Judges::must_measure(std::uint64_t sitting, const std::vector<Voter>& all) 
     return verdict && verdict->reached && verdict->sitting >= sitting;
   }));
   // A judge may also measure for the previous sitting. We may be ahead of all others, or may have
-  // been busy during the whole of that sitting.
+  // been busy during all of the previous sitting.
   const bool is_judge = std::ranges::find(judges, std::size_t{0}) != judges.end();
   const bool is_now = sitting <= sitting_ && sitting + 1 >= sitting_;
   return (is_judge && is_now) || 2 * have_it > judges.size();

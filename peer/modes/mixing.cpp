@@ -330,7 +330,8 @@ void MixingMode::go_on(Time now, Effects& out) {
   after.step += steps;
   after.samples += steps * samples_together();
   if (finale_.is_on() && !is_in_step(options_.rule)) {
-    // A slow peer has made few of the swarm's steps. See unsoundness().
+    // A slow peer makes few steps, and other peers refuse a version with more samples than its
+    // steps can have (see unsoundness()).
     const std::uint64_t most = after.step * planner_.samples_max();
     after.samples = std::max(before.samples, std::min(finale_.work().counted(), most));
   }
@@ -375,8 +376,8 @@ void MixingMode::receive(Time now, PeerId from, const Message& message, Membersh
       disturb(now, {}, out);
       break;
     case Generations::Heard::handled:
-      // Abandon the round now. Our answer to a ballot says how far we are, so no later message must
-      // complete a round.
+      // Abandon the round now. Our answer to a ballot says how far we are, so no message that
+      // arrives later may complete a round.
       if (generations_.current() == nullptr && generations_.is_in_one()) abandon();
       break;
   }
@@ -410,7 +411,7 @@ void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effect
   if (block.id.kind != TransferKind::mixing) return;
   const std::uint64_t session = block.id.session;
   const bool is_present = session == generations_.key();
-  // A peer that has made its last round mixes no more messages, and holds none.
+  // A peer that has made its last round mixes no more messages, and keeps none.
   const bool is_over = is_present && !sent_ && !ends_ && step() >= course_.steps();
   if (is_over || finale_.is_ending()) return box_.enter(generations_.key());
   if (!is_present && session != key_of(generations_.agreement().promised())) return;
@@ -502,8 +503,8 @@ void MixingMode::complete(Time now, JobDone done, Membership& members, Effects& 
 }
 
 /// True if the other peers ended this job's round before us. They have counted the round for us
-/// too, and we continue from the model of one of them. If peers do not wait for each other, each
-/// counts its own rounds.
+/// too, and we continue from the model of one of them. False if peers do not wait for each other,
+/// because each then counts its own rounds.
 bool MixingMode::is_overtaken(const Job& job) const {
   const Generation* generation = generations_.current();
   return is_job_in_step_ && generation != nullptr &&

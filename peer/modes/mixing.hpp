@@ -21,7 +21,7 @@ namespace gv {
 /// Totals since this peer started.
 struct MixingCounts {
   std::uint64_t rounds = 0;       ///< Rounds that we have mixed.
-  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t generations = 0;  ///< Generations that we have entered.
   std::uint64_t losses = 0;  ///< Times that we continued after losing peers. The loss of several
                              ///< peers at once counts once.
   std::uint64_t states_sent = 0;
@@ -145,9 +145,9 @@ class MixingMode final : public Mode {
   std::size_t rank_ = 0;
   std::vector<std::size_t> hosts_;  ///< Hosts by rank; empty if the topology ignores hosts.
   std::optional<RoundPlan> plan_;
-  std::optional<MixPlace> place_;  ///< Our place, until a job gives it to the mixer.
-  bool told_ = false;      ///< True if a job has been given our place in the newest generation.
-  bool switches_ = false;  ///< True if the next job gives a new rule to the mixer.
+  std::optional<MixPlace> place_;  ///< Our rank and peers, until a job passes them to the mixer.
+  bool told_ = false;      ///< True if a job has received our rank in the newest generation.
+  bool switches_ = false;  ///< True if the next job passes a new rule to the mixer.
   std::uint64_t ruled_since_ = 0;  ///< The step from which the newest settings revision applies.
   bool gives_state_ = false;       ///< True if peers download our state in this generation.
   VectorPool::Vector state_;       ///< A copy of our state, kept until the generation ends.
@@ -162,7 +162,7 @@ class MixingMode final : public Mode {
   /// True if we never sent our messages of the last generation's unfinished round.
   bool unsent_ = false;
   std::uint64_t round_job_ = 0;  ///< The job that makes our messages; 0 if none.
-  /// True if the rule that made the newest steps lets peers wait for each other.
+  /// True if peers wait for each other under the rule with which the newest round began.
   bool is_job_in_step_ = false;
   std::shared_ptr<MixOutbox> outbox_;  ///< Receives the messages of `round_job_`.
   std::uint64_t served_ = 0;  ///< Messages that we, as a centre, have mixed in this generation.

@@ -39,7 +39,7 @@ struct MixingOptions {
   std::function<SwitchedMixing(std::string_view settings)> read_revision;
   /// The revision with which a peer resumes. It overrides `rule` and `period`.
   SettingsRevision revision;
-  bool tells_rule = false;  ///< True if the first job has to give the rule to the replica.
+  bool tells_rule = false;  ///< True if the first job has to pass the rule to the replica.
   /// Allocates the states that we send. Not owned; must outlive the mode and its messages.
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
 };

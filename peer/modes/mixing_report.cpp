@@ -23,7 +23,7 @@ std::vector<PeerId> MixingMode::out_neighbours() const {
   return peers;
 }
 
-/// Returns lines for people: the neighbours and, after a switch, the current settings.
+/// Returns human-readable lines: the neighbours and, after a switch, the current settings.
 std::vector<std::string> MixingMode::details(const std::vector<std::string>& in,
                                              const std::vector<std::string>& out) const {
   const auto listed = [](const std::vector<std::string>& names) {

@@ -1,4 +1,4 @@
-// Prints the numbers of reports for people.
+// Formats the numbers in reports for human readers.
 #include "peer/modes/mode_report.hpp"
 
 #include <fmt/format.h>

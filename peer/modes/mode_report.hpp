@@ -60,11 +60,12 @@ struct ModeReport {
   double share_of_work = 1;
 };
 
-/// Returns the number with `digits` significant digits, and with more if its whole part is longer.
-/// So a large number has no exponent. A number that is not finite is printed as such.
+/// Returns the number with `digits` significant digits, and with more if its integer part is
+/// longer. So a large number has no exponent. A number that is not finite becomes "inf", "-inf" or
+/// "nan".
 std::string plain_number(double value, int digits = 3);
 
-/// Returns a count that is not negative with four digits, in thousands or millions if it is large:
+/// Returns a non-negative count with up to four digits, in thousands or millions if it is large:
 /// "9500", "12.5 k", "60 M".
 std::string short_count(double count);
 

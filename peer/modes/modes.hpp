@@ -44,8 +44,8 @@ struct NodeOptions {
   std::uint64_t alike = 0;
 };
 
-/// Returns the number of steps in an exchange, a collective or a round. For a pipeline, returns the
-/// micro-batches of a run.
+/// Returns the number of local steps for each exchange, collective or round. For a pipeline,
+/// returns the number of micro-batches in a run.
 std::uint64_t operation_steps(const NodeOptions& options);
 
 /// Makes the mode. `session` distinguishes this process from earlier ones of the same peer.

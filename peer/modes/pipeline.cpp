@@ -25,7 +25,7 @@ PipelineMode::PipelineMode(PeerId self, std::uint64_t session, const CourseOptio
       run_(self, course.run_seed, options),
       early_(pipeline_held_max),
       states_(self, course.layout_hash, options, draws) {
-  // Any stages may become ours in the generation that early blocks belong to.
+  // Early blocks belong to a generation in which we may get any stages, so there is room for all.
   std::size_t held_max = pipeline_held_max;
   for (std::uint32_t stage = 0; stage < options.stages.size(); ++stage) {
     held_max += options.sent_bytes_max(stage);
@@ -134,9 +134,10 @@ void PipelineMode::follow_pins(const Membership& members) {
   planner_.pin(std::move(pins));
 }
 
-/// Handles ballots and continues runs. Returns false if this has ended the generation. The caller
-/// must then call this function again, because a ballot may be due immediately. An early pass can
-/// have invalid values and end the generation, but hardly twice in a row, so few calls are enough.
+/// Handles ballots and continues runs. Returns false if this ends the generation. The caller must
+/// then call this function again, because a ballot may be due immediately. A pass that arrived
+/// early can have invalid values and end the generation, but hardly twice in a row, so a few calls
+/// are enough.
 bool PipelineMode::follow_generation(Time now, Effects& out) {
   if (generations_.takes_part(course_)) look_after_generation(now, out);
   end_handing_over(now, out);
@@ -448,8 +449,8 @@ void PipelineMode::receive_own(Time now, PeerId from, const Message& message, Ef
   } else if (const TransferId* transfer = transfer_of(message)) {
     if (transfer->kind != TransferKind::state) return;
     states_.receive(now, from, message, out);
-    // After the generation's first run every peer has its states, and ours have changed. So a later
-    // request is a delayed repetition.
+    // After the generation's first run, every peer has its states, and ours have changed. So a
+    // request that arrives later is a delayed duplicate.
     const bool has_them =
         generation != nullptr && generations_.agreement().version() == generation->version;
     if (has_them) plan_exports();
@@ -564,7 +565,8 @@ bool PipelineMode::may_ask_ahead() const {
 /// Requests the next job. Returns false if there is nothing to do.
 bool PipelineMode::ask(Time now, std::vector<Job>& jobs) {
   const bool is_last = course_.is_leaving() && !handing_over_;
-  // All peers save at the same steps, so their checkpoints have all stages at a common version.
+  // All peers save at the same steps, so their checkpoints together contain all stages at one
+  // version.
   const bool ends_run = due_.end.has_value();
   const bool is_due =
       step() >= course_.steps() ||

@@ -25,7 +25,7 @@ namespace gv {
 /// Totals since this peer started.
 struct PipelineCounts {
   std::uint64_t operations = 0;   ///< Runs that we have finished.
-  std::uint64_t generations = 0;  ///< Generations that we have taken part in.
+  std::uint64_t generations = 0;  ///< Generations that we have entered.
   std::uint64_t losses = 0;     ///< Times that we continued after losing peers. The loss of several
                                 ///< peers at once counts once.
   std::uint64_t rollbacks = 0;  ///< Times that we returned to a copy because a stage was lost.

@@ -1,5 +1,5 @@
-// Copying parts of a pipeline's stages: to neighbours, to peers that take over a stage, and from
-// other peers to us.
+// Copies parts of a pipeline's stages to neighbours and to peers that take over a stage, and keeps
+// copies of other peers' parts.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
@@ -43,7 +43,7 @@ void PipelineMode::give_up_odd(Time now, Effects& out) {
 
 /// True if all states of the generation have arrived, no job is under way, and copies exist of the
 /// states that will be replaced or handed over. Without such copies, the parts that we release
-/// could be lost if the generation ended. While a job is under way, our stages are not at the
+/// could be lost if the generation ended. While a job is under way, our stages may not be at the
 /// generation's version.
 bool PipelineMode::may_become_ready() const {
   return preparing_ && !states_.is_fetching() && course_.jobs_under_way() == 0 &&
@@ -67,7 +67,8 @@ void PipelineMode::keep_exports(const task::ExportStages& exported, const ModelV
 }
 
 /// Decides which neighbours keep copies of our parts, and whose parts we keep copies of. If every
-/// peer carries every part, no copies are needed, but states from before `version` are not either.
+/// peer carries every part, makes no copies. Sets `copied_` even so, because states from before
+/// `version` are no longer needed.
 void PipelineMode::plan_copies(const ModelVersion& version) {
   if (options_.copy_every == 0 || version.step == 0) return;
   bool kept = false;

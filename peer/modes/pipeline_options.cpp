@@ -114,10 +114,11 @@ std::size_t PipelineOptions::sent_bytes_max(std::uint32_t stage) const {
   }
   std::size_t pass = size.forward;
   if (stage + 1 < stages.size()) pass += stages[stage + 1].backward;
-  // Whatever the algorithm, no peer sends another more than twice the values of a sum.
+  // With any algorithm, a peer sends another peer at most twice the values of a sum.
   for (const GroupSum& sum : size.forward_sums) pass += 2 * sum.most();
   for (const GroupSum& sum : size.backward_sums) pass += 2 * sum.most();
-  // A test adds at most as many micro-batches, because more of them wait for answers.
+  // A test adds at most as many micro-batches as the run has, because further ones have to wait for
+  // answers. Hence the factor 2.
   const std::size_t floats = 2 * micro_batches * pass + 2 * parameters + state;
   const bool mixes = consensus == StageConsensus::mixing;
   return sizeof(float) * floats + (mixes ? mix_message_bytes_max(size.parameters) : 0);

@@ -21,9 +21,9 @@
 
 namespace gv {
 
-/// How many bytes of early blocks are kept of each sender, in addition to all that an honest one
-/// sends in a run (PipelineOptions::sent_bytes_max). They are for bookkeeping and for repeated
-/// blocks. Only a misbehaving peer sends more.
+/// Bytes of early blocks that are kept for each sender beyond those that an honest peer sends in a
+/// run (PipelineOptions::sent_bytes_max). The extra room is for bookkeeping and repeated blocks.
+/// Only a misbehaving peer needs more.
 inline constexpr std::size_t pipeline_held_max = std::size_t{256} << 20;
 
 /// The largest number of micro-batches in a test. Test samples beyond it are left out.
@@ -37,7 +37,7 @@ struct PartSize {
 
 /// The sizes of one stage, in floats.
 struct StageSize {
-  /// The parameters that all carriers have, which are all those outside slices.
+  /// The parameters outside slices, which every carrier has.
   std::size_t parameters = 0;
   std::size_t state = 0;
   /// The activations of one micro-batch that come from the previous stage; 0 for the first stage.

@@ -15,7 +15,7 @@ constexpr double runs_ahead_max = 1e9;
 
 }  // namespace
 
-/// Measures our speed by a finished pass of this generation. In a group we do only our share of a
+/// Measures our speed from a finished pass of this generation. In a group we do only our share of a
 /// pass.
 void PipelineMode::measure(const task::StagePass& pass, double busy_s) {
   const double work_s =

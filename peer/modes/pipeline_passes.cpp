@@ -1,4 +1,4 @@
-// Makes the passes of a run: what a peer computes next, and where results go and come from.
+// Decides which pass of a run a peer computes next, and sends and receives the results of passes.
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -75,7 +75,7 @@ std::optional<Job::Task> PipelineRun::next() {
     ++position_;
     skip_updates();
     if (has_batch) drawn_for_.reset();
-    // The batch that was drawn in advance may still be under way.
+    // The next part may still be waiting for the batch that was drawn in advance.
     if (!task) return next();
   }
   computing_ += task.has_value();

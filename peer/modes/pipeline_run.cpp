@@ -565,7 +565,8 @@ PipelineRun::StageSums::StageSums(const StageSums& other) : std::vector<StageSum
   }
 }
 
-/// The fields that make up the state: all except memory to reuse and what follows from others.
+/// The fields that make up the state: all except reusable memory and fields that follow from
+/// others.
 auto PipelineRun::state() const {
   const auto& [self, seed, options, plan, members_max, key, order, rank, replicas, holders, stages,
                slices, groups, worker, peers, workers, speeds, place, operation, begun, computing,

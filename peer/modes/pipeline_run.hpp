@@ -37,10 +37,11 @@ class StateHash;
 /// for its own slices of the layers. A run changes no lasting state, so it can be given up without
 /// effect. Pure, with value semantics.
 ///
-/// A copy has its own memory. But a task writes to the memory of the run that returned it, so copy
-/// a run only when all tasks that next() has returned are carried out, whether or not done() was
-/// called for them. Likewise, transfers under way read the memory of the run that asked for them.
-/// Two runs are equal only if all bits of their memory are, even where nothing was written yet.
+/// A copy has its own memory. But a task writes to the memory of the run that returned it. So copy
+/// a run only when all tasks that next() has returned have been carried out, whether or not done()
+/// was called for them. Likewise, transfers under way read the memory of the run that asked for
+/// them. Two runs are equal only if all bits of their memory are, even where nothing was written
+/// yet.
 class PipelineRun {
  public:
   PipelineRun(PeerId self, std::uint64_t run_seed, const PipelineOptions& options);
@@ -51,7 +52,7 @@ class PipelineRun {
   void leave();
 
   /// Begins the run with the number `operation`. If `tests` is set, the run tests the model first;
-  /// all peers of the generation must choose the same.
+  /// all peers of the generation must pass the same value.
   void begin(std::uint64_t operation, bool tests, Effects& out);
   bool is_begun() const { return begun_; }
 
@@ -179,7 +180,7 @@ class PipelineRun {
     std::vector<PeerId> order;  ///< The stage's replicas, ordered by their ranks within the stage.
     RoundPlan plan;
     RoundInbox box;
-    std::optional<MixPlace> place;  ///< Our place, until a task gives it to the mixer.
+    std::optional<MixPlace> place;  ///< Our rank and peers, until a task passes them to the mixer.
 
     static constexpr std::size_t field_count = 4;
   };

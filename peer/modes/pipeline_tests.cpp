@@ -1,4 +1,4 @@
-// Tests the model in a pipeline: when a test takes place, its routes, and which peers judge.
+// Decides when a pipeline tests its model, along which routes, and which peers judge it.
 #include <algorithm>
 
 #include "peer/modes/pipeline.hpp"
@@ -27,8 +27,8 @@ void PipelineRun::begin_test() {
   for (const auto& route : test_routes_) tests_left_ += route.back() == worker_;
 }
 
-/// Notes the end of our part of a test: the last of our test passes through the last stage has been
-/// handed to a job.
+/// Notes when our part of a test ends, which is when the last of our test passes through the last
+/// stage has been handed to a job.
 void PipelineRun::give_out_test(const PipelineInstruction& what) {
   const bool is_end = what.action == PipelineAction::forward &&
                       what.stage + 1 == options_.stages.size() && tests_left_ > 0;
@@ -60,8 +60,8 @@ bool PipelineRun::may_keep(const PassName& name) const {
 
 // ---- In the mode ----
 
-/// True if the run that is about to begin must first test the model, because the previous run
-/// crossed a multiple of the number of samples between two sittings of the judges.
+/// True if the run that is about to begin must first test the model. A test is due when the
+/// previous run has crossed a multiple of the number of samples between two sittings of the judges.
 bool PipelineMode::is_test_due() const {
   const TargetOptions& target = course_.options().work.target;
   if (!work_.is_on() || target.value <= 0 || options_.test_samples == 0) return false;

@@ -27,7 +27,7 @@ struct PopulationOptions {
   std::size_t optimizer_elements = 0;  ///< Number of floats in the optimiser's state.
 
   bool is_on() const { return every_steps > 0; }
-  /// Number of floats that follow the parameters when a whole replica is downloaded.
+  /// Number of floats that follow the parameters when a complete replica is downloaded.
   std::size_t rest_elements() const {
     return is_on() ? optimizer_elements + replica_tail_elements : 0;
   }

@@ -13,11 +13,6 @@ namespace {
 /// The largest number of peers that a message can name.
 constexpr std::uint64_t peers_max = 1024;
 
-/// The largest number of peers that may sum directly. Direct sums need a lane between every two
-/// peers. Among 30 peers whose links lost a twentieth of all messages, some lane was always
-/// missing.
-constexpr std::size_t direct_max = 16;
-
 /// True if the generation lets the peer continue from its own model.
 bool continues(const Generation& start, PeerId peer) {
   const auto rank = std::ranges::find(start.order, peer) - start.order.begin();
@@ -193,8 +188,8 @@ std::string ReplicaPlanner::problem(const SettingsRevision& revision) const {
 }
 
 /// Only a peer that has promised exactly the version of `start` sends it to others. The rest of a
-/// plan can be judged only if all peers continue from one model, because otherwise each peer has
-/// its own limit for how far behind the others may be.
+/// plan can be judged only if all peers continue from one model. Otherwise each peer has its own
+/// limit for how far behind the others may be.
 std::string ReplicaPlanner::problem_of_sources(const Generation& start, PeerId self,
                                                const Answer& own) const {
   const bool has_it = continues(start, self);

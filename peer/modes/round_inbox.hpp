@@ -36,9 +36,9 @@ class RoundInbox {
   RoundInbox(Size size, std::size_t most) : size_(std::move(size)), most_(most) {}
 
   /// Enters the generation with this key, and drops messages of other generations. `keeps_newest`
-  /// means that peers do not wait for each other, so a peer may be far ahead of us. If it then
-  /// sends too many messages, each new one replaces the oldest; without `keeps_newest` the new one
-  /// is dropped.
+  /// means that peers do not wait for each other, so a peer may be far ahead of us. If a peer sends
+  /// too many messages, each new one replaces its oldest; without `keeps_newest`, the new one is
+  /// dropped.
   void enter(std::uint64_t key, bool keeps_newest = false);
 
   /// Takes a block of a message of the current generation or of one that may begin. Returns false
@@ -56,8 +56,8 @@ class RoundInbox {
   bool has_news() const;
 
   /// Takes all complete messages of rounds up to `last` that were not taken before, sorted by peer
-  /// and round. `order` gives the ranks of the senders. Messages of peers that are not in `order`
-  /// are dropped.
+  /// and round. `order` lists the senders by rank. Messages of peers that are not in `order` are
+  /// dropped.
   std::vector<MixMessage> take(std::uint64_t last, std::span<const PeerId> order);
   /// Closes all rounds before `round`: drops their messages, including those that arrive later.
   void close_before(std::uint64_t round);

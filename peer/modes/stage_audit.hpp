@@ -19,9 +19,9 @@ namespace gv {
 /// differ, no download is confirmed, and no generation with a newcomer reaches its first run. So
 /// after such a generation, if some peer lacks a part, the peers that have the part tell each other
 /// its fingerprint (ModelAudit). A peer whose fingerprint differs from most others gives up its
-/// state and downloads the majority's state or, if the largest groups are equal in size, that of
-/// the lowest rank. An audit costs a copy of the part at each of these peers. Messages are sent
-/// only after a generation without a run. Pure.
+/// state and downloads the majority's state. If the largest groups are equal in size, it downloads
+/// the state of the group that contains the lowest rank. An audit costs a copy of the part at each
+/// of these peers. Messages are sent only after a generation without a run. Pure.
 class StageAudit {
  public:
   explicit StageAudit(PeerId self) : self_(self) {}

@@ -8,15 +8,15 @@
 namespace gv {
 
 /// Measures a peer's speed: the planned time of its passes divided by their actual time. The speed
-/// is smoothed over a hundred passes and at least a second, because on a shared machine a pass of
-/// microseconds may have to wait for another program's time slice.
+/// is smoothed over a hundred passes and at least a second. Otherwise a pass of microseconds that
+/// waits for another program's time slice would distort it.
 ///
 /// A speed measured in a single stage would include the plan's error for that stage, and so make
 /// peers exchange stages again and again. Therefore the speed is the mean over all stages that the
 /// peer has worked on long enough. For a stage that the peer no longer carries, the ratio between
 /// the speed there and the mean speed in the present stages is kept: if the peer becomes slower,
-/// the whole mean falls by the same factor. If the peer carries a stage again, that stage is
-/// measured again.
+/// the mean falls by the same factor. If the peer carries a stage again, that stage is measured
+/// again.
 class StagePace {
  public:
   /// Call when the peer begins to carry exactly these stages.

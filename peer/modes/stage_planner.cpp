@@ -18,8 +18,8 @@ std::vector<StageOffer> offers_in(const Answers& answers, const StageParts& part
   return offers;
 }
 
-/// Returns the cost of the link between two peers, as reported by the peer that finds it slower.
-/// Returns the assumed cost of a network link if neither peer reports the link.
+/// Returns the larger latency and the lower bandwidth of the two directions of a link. For a
+/// direction that is not reported, the cost of a network link is assumed.
 SplitLink link_between(const LinkTable& links, PeerId a, PeerId b) {
   LinkCost slowest;
   for (const auto& cost : {links.find(a, b), links.find(b, a)}) {
@@ -99,10 +99,10 @@ std::optional<StagePlan> StagePlanner::plan_with(const std::vector<StageOffer>& 
   return plan ? plan : plan_of(offers);
 }
 
-/// A single peer, which may be hostile, could claim all parts of a version that exists nowhere.
-/// Peers that have made their part of the last run would then give it up, and those that know that
-/// all have made it would not. So a version counts if we or more than a third of all peers have any
-/// part of it. If no such version is complete, all versions count.
+/// A single hostile peer could claim all parts of a version that exists nowhere. Some peers would
+/// then give up the last run, while peers that know the run to be complete would not. So a version
+/// counts only if we, or more than a third of all peers, have a part of it. If no such version is
+/// complete, all versions count.
 ModelVersion StagePlanner::newest_version(const Answers& answers, const Answer& own) const {
   const std::vector<StageOffer> offers = offers_in(answers, options_.parts);
   const auto believed = believed_among(offers, [&](const ModelVersion& version) {
@@ -125,7 +125,8 @@ std::string StagePlanner::problem(const Generation& generation) const {
     if (!options_.parts.names(assignment)) return "it assigns a stage that does not exist";
     named += StageParts::parts_in(assignment);
   }
-  // Counted before they are unpacked, so that a hostile generation cannot fill the memory.
+  // Count the parts before unpacking the assignments, so that a hostile generation cannot fill the
+  // memory.
   if (named > generation.order.size() * options_.parts.count()) {
     return "it assigns a stage twice to the same peer";
   }
@@ -212,9 +213,9 @@ double StagePlanner::predicted_s(const Generation& generation, PeerId self, doub
   return predicted_step({held.stages, groups_of(held, options_.parts)}, *options_.layouts, site);
 }
 
-/// A plan expects from us only states that we have promised, and if we take no part, only if we are
-/// about to leave. At step 0 every peer makes its states from the seed. A generation without peers
-/// has no sources.
+/// A valid plan names us as the source only of states that we have promised. If the plan leaves us
+/// out, it does so only if we are about to leave. At step 0 every peer makes its states from the
+/// seed. A generation without peers has no sources.
 std::string StagePlanner::problem_of_sources(const Generation& start, PeerId self,
                                              const Answer& own) const {
   if (start.version.step == 0 || start.order.empty()) return "";
@@ -230,7 +231,7 @@ std::string StagePlanner::problem_of_sources(const Generation& start, PeerId sel
   return "";
 }
 
-/// True if we carry a stage, and believe that the version exists.
+/// True if the generation assigns a stage to us, and we believe that its version exists.
 bool StagePlanner::can_begin(const Generation& start, PeerId self, const Answer& /*own*/) const {
   std::set<PeerId> sources;
   for (const StageAssignment& assignment : start.assignments) sources.insert(assignment.source);

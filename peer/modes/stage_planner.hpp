@@ -25,10 +25,11 @@ class StagePlanner final : public GenerationPlanner {
   /// peers plan, because each peer has its own list of names.
   void pin(std::map<PeerId, std::uint32_t> pins) { options_.pins = std::move(pins); }
 
-  /// Sets the newest version that we believe even if only a few peers report it. If another peer's
-  /// generation begins at a version with more steps or samples, we begin the generation only if it
-  /// states that more than a third of all peers have that version or a part of it. Our own plans
-  /// use such a version only if no other version is complete. With nullopt we believe any version.
+  /// Sets the newest version that we believe even if only a few peers report it. Another peer's
+  /// generation may begin at a version with more steps or samples. We begin such a generation only
+  /// if it states that more than a third of all peers have that version or a part of it. Our own
+  /// plans use such a version only if no other version is complete. With nullopt we believe any
+  /// version.
   void believe(std::optional<ModelVersion> most) { believed_ = most; }
 
   /// Makes a plan whose shares are speeds, in thousandths of the fastest peer's speed.

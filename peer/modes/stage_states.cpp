@@ -168,7 +168,7 @@ void StageStates::fetch(Time now, std::uint32_t stage, PeerId source, Effects& o
                          .source = source,
                          .holders = std::move(others)},
                         out);
-  // A source may send many slices, but people want to know only once that it is asked.
+  // A source may send many slices, but one report per source is enough for human readers.
   if (reported_sources_.insert(source).second) return;
   const auto repeated =
       std::remove_if(out.facts.begin() + before, out.facts.end(),

@@ -1,4 +1,4 @@
-// Transfers whole states within a generation, from peers with the newest state to the others.
+// Transfers complete states within a generation, from peers with the newest state to the others.
 #pragma once
 
 #include <cstddef>
@@ -43,9 +43,9 @@ std::vector<PeerId> holders_of(const Generation& generation, PeerId self);
 
 /// Handles both ends of the transfer of a state. The generation determines which peer sends the
 /// state to which. A peer that lacks the state requests it, and then asks the other peers that have
-/// it for confirmation. If they do not confirm what has arrived, the peer requests the state from
-/// one of them. If the source dies, the next generation may name another source, and the transfer
-/// continues if the new source has the same bits. Pure.
+/// it for confirmation. If they do not confirm the state, the peer requests it from one of them. If
+/// the source dies, the next generation may name another source, and the transfer continues if the
+/// new source has the same bits. Pure.
 class StateTransfer {
  public:
   struct Options {
@@ -63,8 +63,8 @@ class StateTransfer {
   void fetch(Time now, const Generation& generation, PeerId source, bool is_common, Effects& out);
   /// Call when the generation has begun and we already have its state.
   void need_nothing() { incoming_.reset(); }
-  /// Gives up all transfers under way because their generation is over. Keeps what has arrived of a
-  /// state.
+  /// Gives up all transfers under way because their generation is over. Keeps the part of a state
+  /// that has arrived.
   void leave_generation();
 
   /// True if we still lack the state, or if it has arrived but has not been taken.

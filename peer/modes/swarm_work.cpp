@@ -22,7 +22,8 @@ constexpr Duration known_for = std::chrono::seconds(10);
 /// Peers say hello during this time after our start. Until it has passed, we do not rely on the
 /// reports of the first few peers.
 constexpr Duration meeting = std::chrono::seconds(2);
-/// Peers hear far more often than this while they train.
+/// While a peer trains, it reads the other peers' reports far more often than this. A longer gap
+/// means that this process was stopped.
 constexpr Duration absent_after = std::chrono::seconds(3);
 /// If a total is above ours by more than this many seconds of work, reports under way cannot
 /// explain the difference.
@@ -67,7 +68,7 @@ SwarmWork::SwarmWork(PeerId self, const SwarmWorkOptions& options)
 }
 
 /// Continues with the ledger of the note. If there is none, or if its chunks had another size,
-/// counts as many of the first samples as done as all peers had trained on.
+/// marks the first samples as done, up to the number that all peers had trained on.
 void SwarmWork::restore_ledger(const SwarmNote& note) {
   const std::uint64_t chunk = options_.batch * options_.chunk_steps;
   const std::uint64_t chunks = ledger_->options().chunks;
@@ -158,15 +159,15 @@ void SwarmWork::hear(Time now, const Membership& members) {
   const std::uint64_t before = base_;
   take_total(now);
   if (base_ == before) return;
-  // The new total includes counts that we have not heard yet, or have not believed. A suspected
-  // peer may have trained on much since its last report.
+  // The new total includes counts that we have not received yet, or have not believed. A suspected
+  // peer may have trained a lot since its last report.
   for (Other& other : others_) other.is_in_total |= !other.trains;
   note_told(members);
 }
 
 /// While this process was stopped, it trained on nothing, which says nothing about its pace. So we
-/// forget what we have measured since the last hear(), and begin to measure again. A peer alone may
-/// have no reason to hear for long, and needs no exact pace.
+/// forget the pace that was measured since the last hear(), and begin to measure again. A peer that
+/// is alone may not call hear() for long, and needs no exact pace.
 void SwarmWork::leave_out_absence(Time now) {
   if (heard_ > Time{} && now > heard_ + absent_after && !others_.empty()) {
     pace_ = pace_heard_;
@@ -307,9 +308,9 @@ std::uint64_t SwarmWork::believed(Time now, const Other& other, std::uint64_t cl
 
 /// If our total is far behind, replaces it by one that other peers confirm.
 void SwarmWork::take_total(Time now) {
-  // While no pace is known, reports that are still under way would look like work that we missed.
-  // A centre that rests has no pace, and so believes no growth of the others' counts either. From
-  // the totals it learns nevertheless how much they have trained.
+  // While no pace is known, we wait longer, because reports that are still under way would look
+  // like work that we missed. A resting centre never has a pace, so it believes no growth of the
+  // others' counts. It learns from the totals how much the others have trained.
   if (now < began_ + (pace() > 0 ? meeting : known_for)) return;
   const std::uint64_t own = counted();
   const double most = static_cast<double>(own) + behind_s * pace();

@@ -39,24 +39,23 @@ class RecentPace {
 };
 
 /// Adds up the samples that the peers of a swarm have trained on. Each peer counts the samples of
-/// its own process and reports the count. The other peers add up the growth of this count since
-/// they first heard it, and keep the sum when the peer is gone. Between two reports, a peer is
-/// assumed to continue at its measured pace. Samples that peers trained on before we first heard
-/// from them come from the totals that other peers report: the largest total that more than a third
-/// of the live peers reach replaces ours, if it is higher by more than ten seconds of work. Peers
-/// that were away at that time may later report counts that this total already includes, so these
-/// counts are not added. If fewer than a third of the peers are hostile, no false total is
-/// believed.
+/// its own process and reports the count. The other peers add up the growth of this count since its
+/// first report, and keep the sum when the peer is gone. Between two reports, a peer is assumed to
+/// continue at its measured pace. Samples that peers trained on before we first heard from them
+/// come from the totals that other peers report. The largest total that more than a third of the
+/// live peers reach replaces ours, if it is higher by more than ten seconds of work. Peers that
+/// were away at that time may later report counts that this total already includes, so these counts
+/// are not added. If fewer than a third of the peers are hostile, no false total is believed.
 ///
 /// We believe that a peer's count grows at most four times as fast as the fastest pace measured at
 /// other peers. Once we have known the peer for ten seconds, its own mean pace counts as well. So
 /// no single report can use up a budget.
 ///
-/// If shards differ, the data of a slow peer would count too little: the mean model stands still
-/// where the sum of rate * step size * gradient over the peers is zero, with the peers' rates in
-/// steps per second (Wang et al. 2020, FedNova). So each peer multiplies its updates by its share
-/// of the data divided by its share of the steps, up to a limit. We do not believe that a shard has
-/// more samples than all shards together, or, if that number is not known, more than 16 times the
+/// If shards differ, the data of a slow peer would count too little. The mean model settles where
+/// the sum of rate * step size * gradient over the peers is zero, with the peers' rates in steps
+/// per second (Wang et al. 2020, FedNova). So each peer multiplies its updates by its share of the
+/// data divided by its share of the steps, up to a limit. We do not believe that a shard has more
+/// samples than all shards together, or, if that number is not known, more than 16 times the
 /// median. So a false size makes the other peers' updates only a little smaller.
 ///
 /// If the run has a time limit, each peer measures with its own clock how long it has trained, and
@@ -139,7 +138,7 @@ class SwarmWork {
   bool is_used_up() const {
     return ledger_ ? ledger_->is_complete() : counted() >= options_.budget;
   }
-  /// True if the swarm has trained for the whole time that the run may take, or will have done so
+  /// True if the swarm has trained for all of the time that the run may take, or will have done so
   /// after the time `ahead`.
   bool is_time_over(Time now, Duration ahead = {}) const;
   /// True if our clock already takes the others' reports into account, or if the run has no time
@@ -162,13 +161,13 @@ class SwarmWork {
   /// What we know about another peer.
   struct Other {
     PeerId peer{};
-    std::uint64_t before = 0;  ///< The peer's count when we first heard it, as the peer claimed.
+    std::uint64_t before = 0;  ///< The count that the peer claimed in its first report.
     std::uint64_t told = 0;    ///< The peer's count, as far as we believe it.
-    std::uint64_t grown = 0;   ///< How much the peer's count has grown since we first heard it, as
+    std::uint64_t grown = 0;   ///< How much the peer's count has grown since its first report, as
                                ///< far as we believe it.
     std::uint64_t data = 0;
     std::uint64_t total = 0;  ///< The total that the peer last reported.
-    Time first{};             ///< When we first heard the peer's count.
+    Time first{};             ///< When we received the peer's first report.
     Time counted{};           ///< When the peer's count last grew.
     RecentPace pace;
     bool trains = false;
@@ -194,14 +193,14 @@ class SwarmWork {
 
   /// Samples of leased data that earlier processes have trained on, as far as our checkpoint says.
   struct Restored {
-    std::uint64_t done = 0;   ///< In chunks that are done, by all peers.
-    std::uint64_t begun = 0;  ///< In chunks that only our model contains.
+    std::uint64_t done = 0;   ///< Samples in done chunks, by all peers together.
+    std::uint64_t begun = 0;  ///< Samples in chunks that only our model contains.
   };
 
   /// The time for which another peer claims to have trained.
   struct Clock {
     std::uint64_t ran_ms = 0;
-    Time heard{};  ///< When we first heard this claim.
+    Time heard{};  ///< When we first received this claim.
   };
 
   void restore_ledger(const SwarmNote& note);

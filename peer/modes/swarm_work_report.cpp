@@ -68,7 +68,7 @@ std::optional<Duration> SwarmWork::oldest_report() const {
 }
 
 /// The number of samples that all peers have trained on. A peer that ends because others have ended
-/// may not have heard all counts, so once training is over it takes the others' total if it is
+/// may not have heard all counts, so once training is over it takes the others' total if that is
 /// larger.
 std::uint64_t SwarmWork::counted_at_end(const Membership& members) const {
   if (!has_ended(members.self().progress.phase)) return counted();
@@ -154,19 +154,19 @@ void SwarmWork::add_target(ModeReport& report) const {
   report.details.push_back(text);
 }
 
-/// About how many samples were trained again or were lost with a model, as far as we know.
-/// `samples` is the number of samples that all members have trained on.
+/// The approximate number of samples that were trained again or lost with a model, as far as we
+/// know. `samples` is the number of samples that all members have trained on.
 std::uint64_t SwarmWork::again(std::uint64_t samples) const {
   const std::uint64_t chunk = options_.batch * options_.chunk_steps;
   const std::uint64_t once = (ledger_->done() + ledger_->leased()) * chunk;
-  // After a restart we know only what was trained since.
+  // After a restart, we know only the samples trained since then.
   const std::uint64_t restored = restored_.done + restored_.begun;
   if (restored > 0) samples = samples_ + sums_.grown;
   return samples - std::min(samples, once - std::min(once, restored));
 }
 
-/// Adds what we know about chunks. `samples` is the number of samples that all members have trained
-/// on.
+/// Adds the numbers of chunks to the report. `samples` is the number of samples that all members
+/// have trained on.
 void SwarmWork::add_ledger(std::uint64_t samples, ModeReport& report) const {
   const Ledger& ledger = *ledger_;
   const Ledger::Counts& counts = ledger.counts();
@@ -257,7 +257,7 @@ void SwarmWork::add_to(const Membership& members, ModeReport& report) const {
     // Other peers claim these counts, so the sum could overflow.
     all += std::min(others.back().second, std::numeric_limits<std::uint64_t>::max() - all);
   });
-  // The peers' own counts lack what earlier processes have trained.
+  // The peers' own counts lack the samples of earlier processes.
   all = std::max(all, counted_at_end(members));
   add_work(members, report);
   if (judges_.is_on()) add_target(report);

@@ -24,9 +24,9 @@ inline constexpr std::uint64_t first_ballot_of_council = std::uint64_t{1} << 60;
 /// Ballots about the mean of a switch have this number or a larger one, but smaller numbers than
 /// those of councils.
 inline constexpr std::uint64_t first_ballot_of_meetings = std::uint64_t{1} << 59;
-/// The largest number of mode switches in one run. A newcomer accepts revision numbers up to 2^32,
-/// and a run folder and mode `mixing` shift the number of a switch left by 16 bits, so the number
-/// must fit into the remaining 16 of 32 bits.
+/// The largest number of mode switches in one run. A newcomer accepts revision numbers up to 2^32.
+/// A run folder and mode `mixing` shift the number of a switch left by 16 bits, so 16 bits remain
+/// for the number itself.
 inline constexpr std::uint64_t switches_max = (std::uint64_t{1} << 16) - 1;
 
 /// Consecutive numbers of ballots. Peers ignore ballots outside their range, so peers with

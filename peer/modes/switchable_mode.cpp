@@ -126,10 +126,10 @@ void SwitchableMode::receive(Time now, PeerId from, const Message& message, Memb
 }
 
 /// Passes the message to the part of this peer whose ballots include `number`. There is no such
-/// part if others are in a mode that we have not begun. All-reduce has no ballots of a mean, but a
-/// peer that came back after the others had switched hears theirs. A proof of equivocation then
-/// goes to the council, which outlives all modes, so the signer is excluded for the rest of the
-/// run.
+/// part if others are in a mode that we have not begun. Mode `allreduce` holds no ballots about a
+/// mean. But a peer that returns in that mode after the others have switched may receive messages
+/// of their ballots. If no part of this peer holds the ballot, a proof of equivocation goes to the
+/// council. The council outlives all modes, so the signer is excluded for the rest of the run.
 void SwitchableMode::receive_in_ballot(Time now, PeerId from, const Message& message,
                                        std::uint64_t number, Membership& members, Effects& out) {
   const bool is_of_mean = number >= first_ballot_of_mean && kind_ != ModeKind::allreduce;
@@ -247,14 +247,14 @@ Problems SwitchableMode::switch_to(Time now, std::string_view settings) {
   if (!options_.read_switch) return made_.mode->switch_to(now, settings);
   const bool names_mode = settings.starts_with("run.") || settings.find("\nrun.") != settings.npos;
   if (!names_mode && kind_ != options_.mode) {
-    // Keys alone are keys of the present mode. Without its name they would be read as keys of the
-    // config's own mode.
+    // Settings that name no mode are meant for the present mode. Add its name, because they would
+    // otherwise be read as settings of the config's own mode.
     return switch_to(
         now, "run.mode = \"" + std::string(to_string(kind_)) + "\"\n" + std::string(settings));
   }
   const SwitchedMode switched = options_.read_switch(settings);
-  // A folder keeps one revision. So after a switch of the mode, a change of the rule has to be a
-  // switch of the mode, too, or a restarted peer would not know the mode's own revision.
+  // A run folder keeps one revision. So after a mode switch, a change of the rule has to be another
+  // mode switch. Otherwise a restarted peer would not know the mode's own revision.
   const bool stays = switched.mode == kind_ && kind_ == ModeKind::mixing && present_.number == 0;
   if (stays && !target_) return made_.mode->switch_to(now, settings);
   if (!switched.problems.empty()) return switched.problems;
@@ -352,8 +352,9 @@ void SwitchableMode::begin_meeting(Time now, Membership& members, Effects& out) 
   show_proofs(now, *meeting_, members, out);
 }
 
-/// Gives the council and mode `to` the proofs of equivocation from all parts of this peer. A peer
-/// that one part has excluded for good must not work with another part, or return after a switch.
+/// Passes the proofs of equivocation from all parts of this peer to the council and to mode `to`. A
+/// peer that one part has excluded for good must not work with another part, or return after a
+/// switch.
 void SwitchableMode::show_proofs(Time now, Mode& to, Membership& members, Effects& out) {
   std::map<PeerId, Equivocation> proofs = council_.proofs();
   for (const Mode* from : {made_.mode.get(), meeting_.get()}) {
@@ -456,8 +457,8 @@ void SwitchableMode::begin_mode(Time now, Membership& members, Effects& out) {
 // ---- Reports ----
 
 /// Returns the newest revision of the present mode, which may be newer than the one with which the
-/// mode was made. Ignores a number that belongs to another switch, which only a hostile peer can
-/// have made.
+/// mode was made. Ignores a revision whose number belongs to another switch, because only a hostile
+/// peer can have made such a revision.
 const SettingsRevision* SwitchableMode::revision() const {
   const SettingsRevision* newest = mode().revision();
   const bool is_of_mode = newest != nullptr && newest->number >> algorithm_bits == present_.number;

@@ -55,7 +55,8 @@ class SwitchableMode final : public Mode {
   std::optional<HostPlace> host_place() const override { return mode().host_place(); }
   bool is_settling() const override { return mode().is_settling(); }
   bool is_idle() const override { return !target_ && mode().is_idle(); }
-  /// A peer whose model cannot enter the mean of a switch has failed, so it has to leave.
+  /// The mode's course. If our model cannot enter the mean of a switch, returns the failed course
+  /// of the mean instead, so that this peer leaves.
   const Course& course() const override {
     return meeting_ && meeting_->course().has_failed() ? meeting_->course() : mode().course();
   }

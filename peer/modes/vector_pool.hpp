@@ -20,7 +20,7 @@ class VectorPool {
   /// `memory` is not owned and must outlive all vectors.
   VectorPool(std::size_t size, std::pmr::memory_resource* memory) : size_(size), memory_(memory) {}
 
-  /// Floats in every vector.
+  /// The number of floats in each vector.
   std::size_t size() const { return size_; }
 
   /// Returns a vector that only the caller and the pool hold. A caller that shares the vector with
@@ -38,8 +38,8 @@ class VectorPool {
   std::vector<Vector> vectors_;
 };
 
-/// A pool for each size of vector. The vectors are memory and not state, so all pools are equal,
-/// and a copy begins without vectors.
+/// A pool for each size of vector. The vectors are memory and not state, so all pools compare
+/// equal, and a copy begins without vectors.
 class VectorPools {
  public:
   /// `memory` is not owned and must outlive all vectors.

@@ -27,7 +27,7 @@ Hyperparameters first_hyperparameters(const Hyperparameters& from, double spread
                                       std::uint64_t run_seed, std::uint64_t peer);
 
 /// Returns `from` with the learning rate and each other value that is not 0 multiplied by 0.8 or
-/// 1.2, each by a separate draw. With `has_momentum`, 1 - momentum is multiplied likewise: steps
+/// 1.2, each by a separate draw. With `has_momentum`, 1 - momentum is multiplied likewise. Steps
 /// are proportional to learning_rate / (1 - momentum), and no factor on 1 - momentum can make the
 /// momentum 1. A whole number changes by at least 1.
 Hyperparameters explored(const Hyperparameters& from, bool has_momentum, Rng& rng);

@@ -91,9 +91,9 @@ struct SwarmNote {
   Duration ran{};                    ///< How long the swarm has trained.
   std::optional<LedgerNote> ledger;  ///< The note of the peer's ledger, if data are leased.
   std::uint64_t chunk_samples = 0;   ///< The size of the chunks in `ledger`.
-  std::uint64_t budget = 0;          ///< The budget that the chunks of `ledger` make up.
-  /// Set if a run has ended with the model, which outside lockstep is a mean, and nothing has
-  /// changed it since.
+  std::uint64_t budget = 0;          ///< Samples in the budget that `ledger` divides into chunks.
+  /// Set if a run has ended with this model and nothing has changed the model since. Outside
+  /// lockstep, such a model is the mean of the peers' models.
   std::optional<RunEnd> end = {};
 };
 
@@ -151,7 +151,7 @@ struct AddForces {
 
 /// Note the swarm's progress, and the factors for our own updates and batches. If `note.end` is
 /// set, the run ends with the model as it is now. Otherwise a replica of a whole model keeps the
-/// end that it knows, because it knows itself whether its model has changed since.
+/// end that it has noted, because only the replica knows whether its model has changed since.
 struct FollowSwarm {
   double progress = 0;
   double factor = 1;
@@ -408,7 +408,8 @@ using TaskVariant = std::variant<
     task::EndRun, task::ExportStages, task::MoveTo, task::LoadStages, task::ReleaseStages,
     task::CopyStages, task::StagePass, task::CopyParameters, task::SendStage, task::Save>;
 
-/// Any task. Its copying, moving and destruction are compiled only in job.cpp, as for Message.
+/// Any task. The code that copies, moves and destroys it is compiled only in job.cpp, as for
+/// Message.
 struct AnyTask : TaskVariant {
   template <class T>
   requires(IsOneOf<T, TaskVariant>) AnyTask(T task)
@@ -444,7 +445,7 @@ struct JobDone {
                               result::Gradient, result::GradientSquares, result::Validation,
                               result::Measured, result::Mixing, result::StagePart, result::Saved>;
 
-  /// The finished job, with its buffers filled. It returns to the thread that asked for it.
+  /// The finished job, with its buffers filled. Goes back to the thread that requested the job.
   Job job;
   std::uint64_t step = 0;       ///< Total number of local steps taken.
   std::uint64_t steps_run = 0;  ///< Steps made by this job.

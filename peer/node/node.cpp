@@ -161,7 +161,7 @@ void Node::set_wall(Time now, std::uint64_t wall_s) {
   if (trust_) trust_->set_wall(now, wall_s);
 }
 
-/// Lets only peers with certificates and those on the allow-list take part.
+/// Makes membership admit only peers with certificates and peers on the allow-list.
 void Node::follow_trust(Time now, NodeEffects& out) {
   const std::uint64_t version = trust_ ? trust_->version() + 1 : 1;
   if (version == trusted_) return;
@@ -184,13 +184,13 @@ void Node::tick(Time now, NodeEffects& out) {
 
 void Node::settle(Time now, NodeEffects& out) {
   if (trust_) follow_trust(now, out);
-  // The mode must learn of deaths that membership has found. The loop uses an index because the
+  // The mode must learn of deaths that membership has detected. The loop uses an index because the
   // mode appends facts too.
   for (std::size_t i = 0; i < out.facts.size(); ++i) {
     if (const auto gone = gone_peer(out.facts[i])) mode_->peer_gone(now, *gone, out);
   }
-  // After such a long sleep the others have forgotten us. Then none of them says that we are dead,
-  // and our incarnation stays as it is.
+  // After a sleep of `forgotten_after_` or more, the other peers have forgotten us. None of them
+  // then declares us dead, so our incarnation does not change.
   const bool has_slept =
       now - std::exchange(settled_at_, now) >= forgotten_after_ && membership_.view().size() > 1;
   if (has_slept || membership_.self().incarnation != incarnation_) {

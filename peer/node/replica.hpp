@@ -32,7 +32,7 @@ struct ReplicaHooks {
   /// element `begin` on. A `begin` of 0 may also mean that the messages of the job's round are in
   /// the outbox.
   std::function<void(std::uint64_t job, std::size_t begin)> ready;
-  StepPace pace;         ///< Paces steps and gradients, for peers slower than their machine.
+  StepPace pace;         ///< Slows steps and gradients down, to imitate a slower machine.
   PassStandIn stand_in;  ///< Replaces passes through stages.
 };
 
@@ -74,8 +74,8 @@ class Replica {
 
   /// The content of a checkpoint. The views in the parts are valid until the next job.
   virtual std::vector<ReplicaPart> parts() const = 0;
-  /// Resumes from a part of an equal replica. If the part does not fit, returns the reason and
-  /// changes nothing; otherwise returns an empty string.
+  /// Restores a part that parts() of a replica with the same layout has returned. If the part does
+  /// not fit, returns the reason and changes nothing; otherwise returns an empty string.
   virtual std::string restore(ReplicaPart part) = 0;
 
   /// The note of the newest FollowSwarm, or of the checkpoint from which the replica has resumed.
@@ -90,7 +90,7 @@ class Replica {
 };
 
 /// The conservation checksum with which the replica of this peer starts. Later, the sum of all
-/// peers' checksums must equal the sum of these first ones.
+/// peers' checksums must equal the sum of these initial ones.
 inline ConservationChecksum initial_checksum(std::uint64_t peer) {
   Rng rng = Rng(peer).fork("canary");
   ConservationChecksum checksum;

@@ -19,8 +19,8 @@ std::vector<float> pair_force(std::span<const float> mean, std::span<const float
 /// Seed of a stage's mixing, the same at all its replicas.
 std::uint64_t stage_seed(std::uint64_t run_seed, std::uint32_t stage);
 
-/// A mixer for each stage of a model, carried or not. Mixers keep no state between rounds, so a run
-/// that is given up leaves no trace. Pure.
+/// A mixer for each stage of a model, even for stages that this peer does not carry. Mixers keep no
+/// state between rounds, so a run that is given up leaves no trace. Pure.
 class StageMixers {
  public:
   /// `sizes`: numbers of parameters by stage.

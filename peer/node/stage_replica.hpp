@@ -66,12 +66,13 @@ class StageReplica final : public Replica {
   bool held_in_run_ = false;  ///< True if an update since the end of the last run held parameters
                               ///< at their bound.
   bool is_held_ = false;      ///< True if the newest run has left parameters at their bound.
-  ModelVersion version_;      ///< Equal versions mean equal bits. Saved in checkpoints.
+  ModelVersion version_;      ///< Saved in checkpoints. Stages of equal version are identical.
   std::optional<StageMixers> mixers_;
 };
 
-/// Returns the slices of a stage that a checkpoint with these notes contains, which may come from a
-/// file: all of the stage's slices if the notes name none, or one that the stage lacks.
+/// Returns the slices of a stage that a checkpoint with these notes contains. Returns all of the
+/// stage's slices if the notes name none, or if they name one that the stage lacks, as notes from a
+/// file may.
 Range held_slices(const StageLearner& learner, std::size_t stage,
                   const std::map<std::string, std::string>& notes);
 /// The range of slices in the notes of a stage's checkpoint; nullopt if the checkpoint holds a

@@ -65,7 +65,7 @@ std::string text_of(const std::vector<BegunChunk>& chunks) {
   return text;
 }
 
-/// Reads ranges to the end of the text. Empty if one of them is unsound or if they are too many.
+/// Reads ranges to the end of the text. Empty if one of them is invalid, or if there are too many.
 std::vector<ChunkRange> ranges_in(std::istringstream numbers) {
   std::vector<ChunkRange> ranges;
   for (ChunkRange range; numbers >> range.begin >> range.count;) {
@@ -88,7 +88,8 @@ std::uint64_t number_in(const Notes& notes, const char* name) {
   return text >> number ? number : 0;
 }
 
-/// Checkpoints of earlier versions name only the chunks that their own peer had done.
+/// Returns the note of the peer's ledger; nullopt if it is missing or invalid. Checkpoints of
+/// earlier versions name only the chunks that their own peer had done.
 std::optional<LedgerNote> ledger_in(const Notes& notes) {
   std::istringstream own = text_in(notes, ledger_name);
   LedgerNote ledger;

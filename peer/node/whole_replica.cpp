@@ -55,9 +55,9 @@ Named take(std::string_view prefix, OptimizerState& state) {
   return taken;
 }
 
-/// Returns the mean gradient, but corrects values that are too large or not finite, which gathered
-/// codes may contain. If there are any, the result is in `corrected`; otherwise it is `mean`
-/// itself.
+/// Returns the mean gradient, but corrects values that are too large or not finite, which codes
+/// from other peers may contain. If there are any, the result is in `corrected`; otherwise it is
+/// `mean` itself.
 std::span<const float> bounded(std::span<const float> mean, std::vector<float>& corrected) {
   if (largest_magnitude(mean) <= largest_gradient) return mean;
   corrected.assign(mean.begin(), mean.end());
@@ -158,7 +158,8 @@ std::string WholeReplica::restore(ReplicaPart part) {
   return problem;
 }
 
-/// Makes our own instance of the compressor if a job names a different one from the job before.
+/// Makes our own instance of the compressor if a job names a different compressor from the previous
+/// job.
 void WholeReplica::compress_by(const std::shared_ptr<const GradientCompressor>& compressor) {
   if (!compressor || compressor == asked_for_) return;
   asked_for_ = compressor;
@@ -221,7 +222,8 @@ Score WholeReplica::compute(const task::ComputeGradient& task, std::uint64_t job
   return score;
 }
 
-/// Waits for the user's next array, and returns its number of floats; 0 if no array will come.
+/// Waits for the user's next array, and copies it to the task's values. Returns its number of
+/// floats; 0 if no array will come.
 std::size_t WholeReplica::take_array(const task::ComputeGradient& task) {
   ArraySource& arrays = *learner_->arrays();
   const std::size_t length = arrays.await().value_or(0);
@@ -294,8 +296,8 @@ void WholeReplica::refuse_state(JobDone& done) {
   }
 }
 
-/// Sets the swarm's note before another model replaces ours, or before a sum changes ours. See
-/// LoadState::end_note for `end_note`.
+/// Updates the swarm's note before another model replaces ours, or before a sum changes ours. Takes
+/// over `end_note` (see LoadState::end_note) or, if that is null, drops the noted end of a run.
 void WholeReplica::note_end(const std::shared_ptr<const SwarmNote>& end_note) {
   if (end_note) {
     swarm_note_ = *end_note;
@@ -344,8 +346,8 @@ void WholeReplica::become(std::span<const float> model, std::span<const float> o
     initial.resize(optimizer.size());
     optimizer = initial;
   }
-  // All peers have the same mean, so all decide alike. They also count as many updates as a peer
-  // that downloads this state later (see load_state()).
+  // All peers have the same mean, so all make the same decision. They also count as many updates as
+  // a peer that downloads this state later (see load_state()).
   learner_->adopt_state(model, optimizer, step, step);
 }
 

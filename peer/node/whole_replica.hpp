@@ -19,9 +19,9 @@
 
 namespace gv {
 
-/// A learner, and the state that consensus keeps beside it: the conservation checksum that follows
-/// its parameters through every exchange, the outer step, a mixing rule's memory, and a gradient
-/// compressor.
+/// A learner, and the state that consensus keeps beside it. This state consists of the conservation
+/// checksum (which follows the parameters through every exchange), the outer step, a mixing rule's
+/// memory, and a gradient compressor.
 class WholeReplica final : public Replica {
  public:
   /// `peer` seeds the conservation checksum, so that every replica starts with different integers.

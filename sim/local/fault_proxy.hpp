@@ -33,7 +33,7 @@ class FaultProxy {
   struct Counters {
     std::uint64_t connections = 0;
     std::uint64_t refused = 0;  ///< Connections from an address that belongs to no peer.
-    /// Connections that ended by a reset, while a direction was held, or after a damaged byte.
+    /// Connections that ended with a reset, while a direction was held, or after a damaged byte.
     std::uint64_t broken = 0;
     std::uint64_t bytes = 0;       ///< Bytes forwarded.
     std::uint64_t bytes_held = 0;  ///< Bytes that had to wait for the end of a fault.

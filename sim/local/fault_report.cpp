@@ -54,7 +54,8 @@ EventCounts count_events(const std::filesystem::path& folder, std::uint64_t offs
     std::ifstream in(file);
     in.seekg(static_cast<std::streamoff>(before));
     for (std::string line; std::getline(in, line);) {
-      // A process that was killed while writing leaves half a line, and a person may edit the file.
+      // Skip invalid lines. A process that was killed while writing leaves half a line, and a
+      // person may edit the file.
       const Json event = Json::parse(line, nullptr, false);
       const auto name = event.find("event");
       if (name == event.end() || !name->is_string()) continue;

@@ -60,7 +60,7 @@ Problems problems_at_start(const RunFiles& files, bool is_counted) {
   Problems problems = problems_with_data(files.config);
   for (Problem& problem : problems) {
     if (problem.place == "run.peers" && is_counted) problem.place = "-n";
-    // If the config leaves that setting out, its learning rate is what does not fit.
+    // If the config does not set gossip.weigh, report the problem for its learning rate.
     if (problem.place == "gossip.weigh" && !files.places.lines.contains(problem.place)) {
       problem.place = "train.learning_rate";
     }
@@ -68,8 +68,8 @@ Problems problems_at_start(const RunFiles& files, bool is_counted) {
   return files.places.placed(std::move(problems));
 }
 
-/// Completes what the user has left out from the run in the folder: its config and its number of
-/// peers.
+/// Takes the config and the number of peers from the run in the folder if the user has not given
+/// them.
 Problems complete_from_run(LaunchOptions& options) {
   if (options.folder.empty()) {
     return {{"--resume", "no folder with a run to go on with is named", "add --folder FOLDER"}};
@@ -97,12 +97,11 @@ std::size_t peers_of(const std::string& config) {
   return config.empty() ? default_config().run.peers : parse_config_file(config).config.run.peers;
 }
 
-/// The launcher says once per period that the first peer, whose address the others need, has not
-/// started. It may read large data before it does.
+/// Period of the message that the first peer has not started yet. The others need its address, but
+/// it may have to read large data first.
 constexpr auto waiting_line_period = std::chrono::seconds(30);
 constexpr auto redraw_period = std::chrono::seconds(1);
-/// The scenario's clock starts once all peers train. The launcher checks once per period whether
-/// they do.
+/// How often the launcher checks whether all peers train. The scenario's clock starts once they do.
 constexpr auto look_period = std::chrono::milliseconds(50);
 constexpr auto status_limit = std::chrono::milliseconds(900);
 
@@ -186,7 +185,7 @@ Problems Launch::prepare() {
              fmt::format("another launcher runs peers in this folder (pid {})", lock_->holder()),
              "name another folder with --folder, or end that run first"}};
   }
-  // The results of an earlier run must not be taken for those of this one.
+  // The results of an earlier run must not be mistaken for results of this run.
   for (const char* result : {"mean.safetensors", "models.svg", "summary.json"}) {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(folder_ / result, ignored)) {
@@ -208,8 +207,8 @@ Problems Launch::prepare() {
   return {};
 }
 
-/// Keeps the config in the run's folder for --resume. A link will do for a file, and folders that
-/// the config names still count from the file's own.
+/// Keeps the config in the run's folder for --resume. A config file is kept as a link, so that
+/// relative paths in it still begin at the file's own folder.
 void Launch::keep_config() {
   const std::filesystem::path kept = folder_ / kept_config;
   std::error_code ignored;
@@ -474,7 +473,7 @@ int Launch::run() {
     std::string by_fault;
     bool has_begun = peer.state() != State::absent;
     if (!has_begun) by_fault = "never joined";
-    // A peer that does not handle the interrupt's signal yet, or no longer, is ended by it.
+    // The signal of an interrupt kills a peer that does not handle it yet or no longer does.
     if (peer.state() == State::ended && interrupts_ > 0 && ending.signal == SIGTERM) {
       has_begun = std::filesystem::exists(peer.folder() / "result.json");
       if (has_begun) ending = {};

@@ -13,9 +13,10 @@ namespace gv {
 inline constexpr std::size_t launched_peers_max = 256;
 
 struct LaunchOptions {
-  /// Number of peers. 0 means that of the run to go on with, or else run.peers of the config.
+  /// Number of peers. 0 means the number of a resumed run, or run.peers of the config for a new
+  /// run.
   std::size_t peers = 0;
-  /// A TOML file. Empty means that of the run to go on with, or else the built-in default.
+  /// A TOML file. Empty means the config of a resumed run, or the built-in default for a new run.
   std::string config;
   /// The run's folder. Empty means a new one below the config's run.folder.
   std::filesystem::path folder;

@@ -16,7 +16,8 @@
 
 namespace gv {
 
-/// Owns the peer's process. Faults are identified by number, so that each ends only what it began.
+/// Owns the peer's process. Faults are identified by number, so that the end of a fault undoes only
+/// that fault.
 class LaunchedPeer {
  public:
   enum class State {
@@ -26,8 +27,8 @@ class LaunchedPeer {
     ended,    ///< Ended, but not by a fault; cleanly or not.
   };
 
-  /// `speed` (at most 1) is the fraction of time that the peer may run. The peer's processes join
-  /// `group`. The constructor starts no process.
+  /// `speed` (at most 1) is the fraction of the time in which the peer may run. The peer's
+  /// processes join `group`. The constructor starts no process.
   LaunchedPeer(asio::io_context& io, pid_t group, std::string name, std::filesystem::path folder,
                double speed);
 
@@ -56,7 +57,7 @@ class LaunchedPeer {
   /// Returns the state, after reaping the process if it has ended.
   State state();
   bool is_stopped() const { return !stops_.empty(); }
-  /// The fault that took the peer down, while it is down.
+  /// The fault that took the peer down; nullopt if the peer is not down because of a fault.
   std::optional<std::size_t> taken_by() const { return taken_by_; }
   /// How the last process ended. Nullopt while it runs, or if no process was started.
   std::optional<Ending> ending();

@@ -11,7 +11,7 @@
 
 namespace gv {
 
-/// What happens to one segment. A segment consists of the bytes of one read.
+/// The fate of one segment. A segment consists of the bytes of one read.
 struct SegmentFate {
   Time due{};  ///< When the segment's last byte arrives.
   std::uint32_t losses = 0;

@@ -1,4 +1,4 @@
-// A child process that is started, signalled and reaped by its pid alone.
+// A child process, which is signalled and reaped by its pid alone.
 #pragma once
 
 #include <sys/types.h>

@@ -11,8 +11,8 @@
 namespace gv {
 
 /// Prints how each program ended, with its peer's steps and mean loss, and how many peers have
-/// written the same final model. Writes the same to `<folder>/summary.json`. Does not evaluate the
-/// models, which only the program itself can do.
+/// written the same final model. Writes the same figures to `<folder>/summary.json`. Does not
+/// evaluate the models, which only the program itself can do.
 void print_program_summary(const std::filesystem::path& folder,
                            const std::vector<PeerOutcome>& outcomes,
                            const std::optional<FaultReport>& faults, double wall_s);

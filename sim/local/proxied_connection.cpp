@@ -15,7 +15,7 @@ using asio::ip::tcp;
 /// whole model.
 constexpr Duration backlog_max = std::chrono::milliseconds(50);
 
-/// The kernel buffers this much in addition to what we hold.
+/// Number of bytes that the kernel buffers in addition to those that we hold.
 constexpr int receive_buffer_bytes = 256 << 10;
 
 }  // namespace

@@ -237,7 +237,8 @@ LedgerTotals ledger_totals(const Result& result) {
     restored_begun += begun_before;
     add_losses(peer, totals);
   }
-  // If only some peers were started again, the counts of the others include what these restored.
+  // If only some peers were started again, the counts of the other peers already include the
+  // samples that the restarted peers restored.
   const std::uint64_t before = are_resumed ? restored + restored_begun : 0;
   const std::uint64_t once = std::max(totals.trained + begun, before) - before;
   totals.again = std::max(all, once) - once;
@@ -264,7 +265,7 @@ void print_ledger(const LedgerTotals& totals) {
 void print_work(const Result& result) {
   const auto own = [](const FinishedPeer& peer) { return number(peer.result, "work", "own"); };
   std::uint64_t all = 0;
-  std::uint64_t counted = 0;  // Includes what peers trained before they were started again.
+  std::uint64_t counted = 0;  // Includes samples from before peers were started again.
   for (const FinishedPeer& peer : result.peers) {
     all += own(peer);
     counted = std::max(counted, number(peer.result, "work", "counted"));

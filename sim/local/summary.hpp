@@ -18,8 +18,8 @@ struct PeerOutcome {
   std::string name;
   std::filesystem::path folder;  ///< The folder with the peer's checkpoints and result.json.
   Ending ending;
-  /// How a fault, or an interrupt before the peer began, ended it, as text to print. Empty if
-  /// neither did.
+  /// The text to print if the peer was ended by a fault, or by an interrupt before it began. Empty
+  /// otherwise.
   std::string by_fault;
   std::uint64_t untold_bytes = 0;  ///< Bytes sent in incarnations that left no result.
 };

@@ -56,7 +56,8 @@ bool has_accuracy(const std::vector<PeerRow>& rows) {
   });
 }
 
-/// Returns the size of the terminal at the moment, because its user may change it at any time.
+/// Returns the terminal's current size. Call before each drawing, because the user may resize the
+/// terminal at any time.
 TerminalSize terminal_size() {
   ::winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
@@ -87,7 +88,7 @@ std::string cut(std::string_view line, std::size_t columns) {
 }  // namespace
 
 std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSize& size) {
-  // The cursor rests below the table, and the note on what is left out takes another row.
+  // The cursor stays below the table, and the note about omitted lines takes another row.
   if (size.rows > 0 && lines.size() >= size.rows) {
     const std::size_t shown = size.rows > 2 ? size.rows - 2 : 0;
     const std::size_t left_out = lines.size() - shown;
@@ -141,8 +142,8 @@ void Table::draw(double elapsed_s, const std::vector<PeerRow>& rows) {
   draw_lines(fmt::format("{:.0f} s  {}", elapsed_s, head), rows);
 }
 
-/// Overwrites the table on the terminal. Every line stays within one row of the terminal and the
-/// table within its height, because the cursor returns by the number of lines.
+/// Overwrites the table on the terminal. The cursor moves back up by the number of lines, so every
+/// line must fit in one row, and the table must fit on the terminal.
 void Table::draw_lines(const std::string& head, const std::vector<PeerRow>& rows) {
   ModeColumns columns;
   for (const PeerRow& row : rows) columns.fit(row.status);
@@ -163,7 +164,7 @@ void Table::draw_lines(const std::string& head, const std::vector<PeerRow>& rows
   if (lines_drawn_ > 0) text += fmt::format("\x1b[{}A", lines_drawn_);
   for (const std::string& line : lines) text += "\x1b[K" + line + "\n";
   lines_drawn_ = static_cast<int>(lines.size());
-  // The table before may have had more lines.
+  // The previous table may have had more lines.
   say(stdout, text + "\x1b[J");
 }
 

@@ -22,8 +22,8 @@ struct TerminalSize {
   std::size_t rows = 0;
 };
 
-/// Returns the table's lines as they fit on the terminal, with room for the cursor below them. Cuts
-/// long lines. If there are too many lines, replaces the last ones by a line with their number.
+/// Makes the table's lines fit on the terminal, with room for the cursor below them. Cuts long
+/// lines. If there are too many lines, replaces the last ones by a line with their number.
 std::vector<std::string> fitted(std::vector<std::string> lines, const TerminalSize& size);
 
 /// True if standard output is a terminal that knows control sequences.

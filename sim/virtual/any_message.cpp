@@ -126,7 +126,7 @@ struct AnyMessage::Fields {
     return own.peers_[rng.below(own.peers_.size())];
   }
 
-  /// Sets `value` to a random one of its type.
+  /// Sets `value` to a random value of its type.
   template <class T>
   void draw(T& value) {
     if constexpr (std::is_same_v<T, bool>) {

@@ -1,4 +1,4 @@
-// A virtual peer's disk: its checkpoints, and what a crash leaves of them.
+// A virtual peer's disk: its checkpoints, and the effect of a crash on them.
 #pragma once
 
 #include <cstdint>

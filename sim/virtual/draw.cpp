@@ -149,8 +149,8 @@ FaultRule draw_fault(Rng& rng, const Scenario& scenario, double length) {
   return rule;
 }
 
-/// Puts a quarter of all worlds into mode `allreduce`. The other worlds do not depend on what is
-/// drawn here.
+/// Puts a quarter of all worlds into mode `allreduce`. The other worlds do not depend on the draws
+/// made here.
 void draw_ring(Rng rng, DrawnWorld& world) {
   if (!rng.chance(0.25)) return;
   world.config.run.mode = ModeKind::allreduce;
@@ -183,8 +183,9 @@ void draw_ring(Rng rng, DrawnWorld& world) {
 
 /// In three quarters of the worlds without a pipeline, the swarm shares a budget, which is usually
 /// used up before the end. A quarter of the worlds with a shared budget also have a time limit, and
-/// half have a target. In a third of the worlds with a shared budget, a separate generator draws
-/// whether there are a budget and leases, so that other worlds do not depend on these draws.
+/// half have a target. A third of the worlds with a shared budget have it because of draws from a
+/// separate generator, which also decides whether they have leases. The other worlds do not depend
+/// on those draws.
 void draw_budget(Rng rng, DrawnWorld& world) {
   Rng more = rng.fork("more");
   const bool is_further = !rng.chance(0.5);

@@ -18,7 +18,7 @@ namespace gv {
 /// The step budget of peers that train until the world ends.
 inline constexpr std::uint64_t endless_steps = std::uint64_t{1} << 40;
 
-/// The settings from which drawing starts. Peers save only at the end.
+/// The settings from which drawing starts. With them, peers save a checkpoint only at the end.
 Config settings_of_worlds();
 
 /// The world of one seed.

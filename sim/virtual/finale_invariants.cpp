@@ -12,6 +12,7 @@
 #include "base/fingerprint.hpp"
 #include "base/magnitude.hpp"
 #include "peer/modes/finale.hpp"
+#include "peer/modes/replica_planner.hpp"
 #include "peer/modes/switchable_mode.hpp"
 #include "sim/virtual/ledger_invariants.hpp"
 
@@ -31,8 +32,9 @@ constexpr double lag_s = 10;
 /// them.
 constexpr double idle_max_s = 3;
 constexpr double idle_slack_s = 15;
-/// An idle peer helps a peer that needs longer than `helps_for_s` plus the time of two of the idle
-/// peer's chunks. It begins within a second; the check allows `helps_within`.
+/// An idle peer helps a peer whose own chunks will take longer than `helps_for_s` plus the time in
+/// which the idle peer trains two chunks. It begins to help within a second; the check allows
+/// `helps_within`.
 constexpr double helps_for_s = 1;
 constexpr Duration helps_within = std::chrono::seconds(3);
 /// All other peers know a peer's pace once the peer itself has known it for this long.
@@ -114,7 +116,7 @@ void FinaleInvariants::on_job_done(const Simulator& world, PeerNumber peer, cons
   // A mean that precedes a switch is not the mean at the end of the run.
   if (!is_mean || world.peer(peer).node->switchable().is_switching()) return;
   // "one end": means of one version have the same bits. A hostile peer that alone has the mean
-  // could give each newcomer a different one.
+  // could give each newcomer a different mean.
   const ModelVersion& version = done.job.version;
   const std::uint64_t own = fingerprint(world.peer(peer).work->parameters());
   const auto [known, is_new] =
@@ -160,9 +162,10 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
   for (const Fact& fact : effects.facts) {
     const auto* generation = std::get_if<GenerationBegan>(&fact);
     if (generation != nullptr && generation->ballot >= first_ballot_of_mean) {
-      // Two hostile peers can prevent guarded sums, in which each block is a single peer's.
+      // Two hostile peers together can prevent `direct` sums, in which each block comes from one
+      // peer.
       peers_[peer].is_guarded = !world.is_hostile(number_of(generation->peer)) &&
-                                world.hostile_count() == 1 && world.size() <= link_reports_max;
+                                world.hostile_count() == 1 && world.size() <= direct_max;
     }
     if (std::holds_alternative<TrainingBegan>(fact) && !began_) began_ = world.now();
     const bool ends =
@@ -172,8 +175,8 @@ void FinaleInvariants::on_effects(const Simulator& world, PeerNumber peer,
 }
 
 /// "the schedule follows the work": the progress that determines the learning rate is at least the
-/// part of the budget that the peer knows to be used, and exactly that part if peers agree. It
-/// never falls, unless peers agree on less.
+/// part of the budget that the peer knows to be used, and exactly that part if peers agree. This
+/// progress never falls, unless peers agree on less.
 void FinaleInvariants::check_schedule(const Simulator& world, PeerNumber peer,
                                       const SwarmWork& work, double progress) {
   constexpr double tolerance = 1e-9;
@@ -277,7 +280,7 @@ void FinaleInvariants::after(const Simulator& world, PeerNumber peer) {
 }
 
 /// True if some peer has taken chunks that it will not begin for a long time, and no peer is
-/// helping. `chunk_s`: the time that peer `idle`, which could help, takes for a chunk.
+/// helping. `chunk_s` is the time that peer `idle`, which could help, takes for a chunk.
 bool FinaleInvariants::needs_help(const Simulator& world, PeerNumber idle, double chunk_s) const {
   const View& view = world.peer(idle).node->membership().view();
   bool needs = false;

@@ -21,8 +21,8 @@
 namespace gv {
 namespace {
 
-/// Declarations of death are excused for this long after a fault. This is the longest suspicion in
-/// drawn swarms, including the delay of probes because of bad local health.
+/// Declarations of death are excused for this long after a fault. This is the longest time of
+/// suspicion in drawn swarms, including the delay of probes by bad local health.
 constexpr Duration death_excused_for = std::chrono::seconds(90);
 /// Probe periods that one probe takes with the worst local health, which is 8.
 constexpr int slowest_probe_periods = 9;
@@ -467,8 +467,8 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
       for (const GroupSum& sum : stage.forward_sums) bytes += 4 * sum.most();
       for (const GroupSum& sum : stage.backward_sums) bytes += 4 * sum.most();
     }
-    // A hostile peer may repeat blocks. The pipeline keeps even more of each sender, but no virtual
-    // peer sends that much.
+    // A hostile peer may repeat blocks. The pipeline's limit for each sender is even higher, but no
+    // virtual peer sends that much.
     const std::size_t most = world.hostile_count() > 0 ? 2 * pipeline_held_max : 2 * n * bytes;
     at_most(pipeline->held_bytes(), most, "bytes of sums to come");
   }

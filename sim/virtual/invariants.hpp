@@ -16,7 +16,7 @@ namespace gv {
 /// The first invariant that was violated.
 struct Violation {
   std::string invariant;  ///< Short and stable: "mean preserved", "applied once", ...
-  std::string what;       ///< What happened to which peer, as a sentence.
+  std::string what;       ///< A sentence that names the peer and what happened to it.
   Time at{};
   /// True for a liveness violation: nothing wrong happened, but progress is missing.
   bool liveness = false;
@@ -38,8 +38,8 @@ class Checker : public Watcher {
 };
 
 /// How much longer it may take to find all silent peers than to find one. A lone survivor probes
-/// them one by one and slowly, because such silence looks like a fault of its own and worsens its
-/// local health.
+/// them slowly and one by one. To this peer, the silence of all others looks like a fault of its
+/// own, which worsens its local health.
 Duration time_for_other_silent_peers(const Simulator& world);
 
 /// Watches one run. After every event, checks all members that the acting peer knows.

@@ -29,7 +29,7 @@ class LedgerInvariants : public Checker {
   void after(const Simulator& world, PeerNumber peer) override;
 
  private:
-  /// What is known about one process of a peer.
+  /// The checker's record of one process of a peer.
   struct Life {
     std::uint64_t trained = 0;  ///< Number of chunks of which the process has made the last step.
     /// At `known_at`, all members of the peer's view knew that the chunks below `known` were done.

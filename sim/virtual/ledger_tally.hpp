@@ -21,7 +21,8 @@ class LedgerTally : public Watcher {
   std::uint64_t trained() const;
   /// Number of times that a sample was trained on again, summed over all samples.
   std::uint64_t again() const;
-  /// These three figures and the number of samples never trained on, as one line of text.
+  /// One line of text with the numbers of all samples, and of those trained on, trained on again,
+  /// and never trained on.
   std::string text() const;
 
  private:

@@ -261,8 +261,8 @@ void PipelineInvariants::on_job_done(const Simulator& world, PeerNumber peer, co
   }
 }
 
-/// "equal versions are equal bits", and also "no stage from a guess": the correct parameters of
-/// stages that only take time are known.
+/// Checks "equal versions are equal bits". If stages only take time, their correct parameters are
+/// known, so this also checks "no stage from a guess".
 void PipelineInvariants::check_state(const Simulator& world, PeerNumber peer,
                                      const ModelVersion& version, std::uint32_t part,
                                      std::span<const float> parameters) {
@@ -314,7 +314,7 @@ void PipelineInvariants::check_generation(const Simulator& world, PeerNumber pee
   if (!is_first) return;
   // "nothing given up": all peers continue from the newest version whose stages all have carriers.
   // There is one exception. If at most a third of all peers have a version, and it is more than two
-  // runs ahead of the proposer, the proposer may think it out of reach.
+  // runs ahead of the proposer, the proposer may consider that version unreachable.
   struct Carried {
     ModelVersion version;
     std::set<std::uint32_t> parts;

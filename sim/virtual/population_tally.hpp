@@ -24,7 +24,7 @@ class PopulationTally : public Watcher {
   void on_effects(const Simulator& world, PeerNumber peer, const NodeEffects& effects) override;
   void on_job_done(const Simulator& world, PeerNumber peer, const JobDone& done) override;
 
-  /// The newest trial of each peer that has been validated.
+  /// The newest validated trial of each peer.
   const std::map<PeerNumber, Trial>& trials() const { return trials_; }
   /// All strains in the order in which they began. They form a forest in which parents precede
   /// children.

@@ -53,7 +53,7 @@ class Saboteur {
   void hear(const Message& message);
   void hear(const TransferId& id) { any_.learn(id); }
 
-  /// Adds to `deeds` what the peer really sends in place of its node's message or transfer.
+  /// Adds to `deeds` the output that the saboteur sends in place of its node's message or transfer.
   void send(Outgoing outgoing, Deeds& deeds);
   void send(Transfer transfer, Deeds& deeds);
 

@@ -108,14 +108,14 @@ struct VirtualPeer {
   TimeSpent spent;
 };
 
-/// What is left of a peer's current job.
+/// The remaining part of a peer's current job.
 struct JobLeft {
   std::uint64_t steps = 0;  ///< Local steps of the whole job.
   Duration time{};          ///< Time until the end of the job, if no fault changes the peer's pace.
 };
 
 /// Runs peers until nothing is left to do or the time is up. Everything depends only on the
-/// options: equal options give traces that are equal to the bit.
+/// options: equal options give bit-identical traces.
 class Simulator {
  public:
   struct Options {
@@ -157,7 +157,7 @@ class Simulator {
   std::size_t hostile_count() const;
   /// Transfers waiting on the peer's fullest lane.
   std::size_t longest_lane(PeerNumber number) const;
-  /// What is left of the peer's job. All 0 if the peer has no job or is not up.
+  /// The remaining part of the peer's job. All 0 if the peer has no job or is not up.
   JobLeft job_left(PeerNumber number) const;
   const WorldCounts& counts() const;
   const Options& options() const;

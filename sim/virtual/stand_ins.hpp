@@ -23,8 +23,8 @@ class StandIn : public Learner, public Tunable {
  public:
   StandIn(std::vector<float> parameters, double learning_rate);
 
-  /// From now on, the learning rate is a hyperparameter of this member of a population. Its first
-  /// value is `learning_rate`.
+  /// Makes the learning rate a hyperparameter of this member of a population. Its first value is
+  /// `learning_rate`.
   void join_population(double learning_rate);
 
   const Layout& layout() const override { return layout_; }

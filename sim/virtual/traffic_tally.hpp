@@ -30,8 +30,8 @@ class TrafficTally : public Watcher {
   std::uint64_t work_bytes() const { return work_bytes_; }
   /// Bytes of the longest message.
   std::uint64_t longest() const { return longest_; }
-  /// All of these figures as JSON, with bytes per second and peer. `peer_seconds` is the running
-  /// time summed over all peers.
+  /// All counts as JSON, and the bytes per second and peer. `peer_seconds` is the running time
+  /// summed over all peers.
   std::string to_json(double peer_seconds) const;
 
  private:

@@ -155,8 +155,8 @@ std::optional<Violation> check_invitations(Simulator& world) {
   }
   world.set_walls(certificate_lifetime_s * 9 / 10);
   world.run(world.now() + renewed_within);
-  // The peer may have ended because its budget is used up. Then perhaps no other peer can renew
-  // certificates.
+  // The peer may have ended because its budget is used up. In that case, it may be that no other
+  // peer can renew certificates.
   if (world.peer(by).state != PeerState::up) return std::nullopt;
   for (const PeerNumber number : members(world)) {
     const Trust& trust = trust_of(world, number);

@@ -47,7 +47,7 @@ Trust Simulator::World::trust_of(PeerNumber number) {
   return trust;
 }
 
-/// Lets an honest peer that no longer belongs to the swarm leave, as its host would.
+/// Makes an honest peer leave if it no longer belongs to the swarm, as its host would.
 void Simulator::World::follow_trust(PeerNumber number) {
   const VirtualPeer& peer = peers[number];
   if (!peer.node || saboteurs.contains(number) || peer.node->is_leaving()) return;

@@ -227,7 +227,7 @@ TEST_CASE("text from others cannot move the cursor", "[unit]") {
   const Diagnoses found{{.check = "a", .text = "name\x1b[2J\nok"}};
   CHECK(to_text(found).find('\x1b') == std::string::npos);
   CHECK(to_json(found).find("\\n") == std::string::npos);
-  // Bytes that are no text would make the document unreadable.
+  // Bytes that are not valid UTF-8 would make the document unreadable.
   const auto document = nlohmann::json::parse(to_json({{.check = "a", .text = "out\xff: no"}}));
   CHECK(document.at("lines").at(0).at("text") == "out\xEF\xBF\xBD: no");
 }
@@ -310,7 +310,8 @@ TEST_CASE("doctor refuses data outside of a joined peer's folder unless it is to
   CHECK(allowed.run.is_sound());
   CHECK(allowed.run.data_problems.empty());
 
-  // The peer was started with this data folder or, further below, by a program that has the data.
+  // First the peer was started with this data folder. Later, it was started by a program that has
+  // the data.
   REQUIRE(write_data_place(run, {.folder = data.string()}));
   const Patient started = admit({.subjects = {run.string()}}, problems);
   CHECK(started.run.data_problems.empty());

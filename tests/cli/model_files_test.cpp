@@ -77,7 +77,7 @@ TEST_CASE("a torn newest checkpoint of a folder gives way to the one before", "[
   const std::string out = (folder.path() / "whole.safetensors").string();
   CHECK(exit_code_of(add_merge, "merge " + peer.string() + " --out " + out) == 0);
   CHECK(std::filesystem::exists(out));
-  // If no file is readable, the newest is named.
+  // If no file is readable, the newest is returned.
   std::filesystem::resize_file(before, 10);
   CHECK(model_file_at(peer.string()) == newest.string());
 }
@@ -105,7 +105,7 @@ TEST_CASE("matrices of a model are exported as ternary weights if asked for", "[
   CHECK(written("dense1.bias") == biases);
   REQUIRE(write_safetensors(from, {{"dense1.bias", {2}, biases}}, {}).empty());
   CHECK(exit_code_of(add_export, words + " --ternary") == 2);
-  // A model that was trained with floats would be ruined.
+  // Rounding to ternary weights would ruin a model that was trained with floats.
   for (const auto& [weights, code] : {std::pair{"float", 2}, std::pair{"ternary", 0}}) {
     const std::string config = std::string("[model]\nweights = \"") + weights + "\"\n";
     REQUIRE(
@@ -130,7 +130,7 @@ TEST_CASE("the sharpness of a model with ternary weights is refused", "[unit]") 
   CHECK(exit_code("float", " --sharpness") == 0);
 }
 
-/// Training samples of three classes and test samples, in a config of two peers.
+/// A config of two peers with training samples of three classes, and with these test samples.
 struct ThreeClasses {
   explicit ThreeClasses(const char* test_samples) {
     std::ofstream(folder.path() / "train.csv") << "1,0\n2,1\n3,2\n4,0\n5,1\n6,2\n";
@@ -175,14 +175,14 @@ TEST_CASE("the last layer of a file says how many classes a model has", "[unit]"
   CHECK(classes_in(config, tensors) == 3);
   tensors.pop_back();
   CHECK(classes_in(config, tensors) == 0);
-  // Where labels do not decide on the outputs, a layer's size is no number of classes.
+  // If a model does not predict labels, the size of its last layer is not a number of classes.
   Config other = config;
   other.model.kind = ModelKind::transformer;
   CHECK(classes_in(other, files) == 0);
   other.model.kind = ModelKind::linear;
   other.model.loss = LossKind::reconstruction;
   CHECK(classes_in(other, files) == 0);
-  // A label that the model does not know is refused.
+  // A label beyond the model's classes is refused.
   const Problems problems = load_test_set(config, 3).problems;
   REQUIRE(problems.size() == 1);
   CHECK(
@@ -220,7 +220,7 @@ TEST_CASE("the summary names the peers that held parameters at their bound", "[u
     return bytes_of_file((run.folder.path() / "summary.json").string());
   };
   CHECK(summary().find("\"held\"") == std::string::npos);
-  // Lines that no peer writes are passed over.
+  // Lines that no peer writes are skipped.
   std::ofstream(run.peer / "events.jsonl")
       << "{\"event\":3}\n[1]\n{\"event\":\"x\",\"left_out\":\"y\"}\n"
       << "{\"t\":1,\"event\":\"model_held\",\"step\":2}\n";

@@ -356,7 +356,7 @@ TEST_CASE("however large the values of a hostile peer, no sound one is found uns
   const auto algorithm = GENERATE(from_range(reduce_algorithms()));
   const std::size_t ranks = GENERATE(2, 3, 4, 7, 8);
   const auto n = static_cast<float>(ranks);
-  // The third value is the largest sum that the next peer accepts.
+  // With the third factor, the sum is just small enough for the next peer to accept it.
   const float times = GENERATE_COPY(1.0F, 3.5F, 4 * n - 1, 5 * n);
   CAPTURE(to_string(algorithm), ranks, times);
   constexpr std::size_t elements = 100;
@@ -534,7 +534,7 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   TransferId other_kind = piece_id(peer(1), 5, piece);
   other_kind.kind = TransferKind::state;
   CHECK_FALSE(part.receive(peer(1), {other_kind, 0, bytes.first(16)}, out));
-  // Blocks that do not belong to this collective have no place either.
+  // Blocks that do not belong to this collective also get no place in its memory.
   const auto place = [&](std::size_t from, PieceName name, std::uint64_t generation,
                          std::size_t length) {
     return part.place(peer(from), piece_id(peer(from), generation, name), 0, length);
@@ -545,7 +545,8 @@ TEST_CASE("pieces of another operation, generation or length are not ours",
   CHECK(place(1, piece, 6, 16).empty());
   CHECK(place(1, piece, 5, 12).empty());
   CHECK(place(2, piece, 5, 16).empty());
-  // The other half returns as a result in round 1. It has not been summed yet, so it has no place.
+  // In round 1 the other half arrives as a result. Before it has been summed, there is no place for
+  // it.
   CHECK(place(1, {.operation = 3, .round = 1}, 5, 16).empty());
   CHECK(place(1, piece, 5, 16).data() ==
         std::as_writable_bytes(std::span(*part.result()).subspan(4)).data());

@@ -31,7 +31,7 @@ class Star {
     send(0);
   }
 
-  /// The worker makes a step along `gradient` and, if `gets_mail`, mixes the messages that have
+  /// The worker makes a step against `gradient` and, if `gets_mail`, mixes the messages that have
   /// arrived.
   void turn(std::size_t worker, const Vector& gradient, double rate, bool gets_mail) {
     mixers_[worker].begin_round(rounds_[worker], models_[worker]);
@@ -221,7 +221,7 @@ TEST_CASE("who runs ahead within the staleness keeps enough of its weight in pus
     for (MixMessage& message : fast.messages(round, x)) mail.push_back(std::move(message));
     fast.mix(round, x, {});
   }
-  // The other peer waits for each message, also for those with hardly any weight.
+  // The other peer waits for each message, even for those with hardly any weight.
   CHECK(mail.size() == 128);
   CHECK(fast.weight() > 0.99 / 8);
   CHECK(fast.weight() <= 1.0 / 8);
@@ -242,7 +242,7 @@ TEST_CASE("messages of several rounds do not move a model beyond those it hears"
                      .guard = {.kind = kind, .radius = 1e6},
                      .staleness = unbounded_staleness};
   REQUIRE(problems_of(rule, 8).empty());
-  // The other peers' first messages to peer 0, each of another round with a share of 1/2.
+  // The other peers' first messages to peer 0, each of a different round and with a share of 1/2.
   std::vector<MixMessage> mail;
   for (std::size_t peer = 1; peer < 8; ++peer) {
     Vector ones(3, 1);

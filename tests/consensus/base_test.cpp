@@ -123,7 +123,7 @@ void flip(float& value, unsigned bit) {
 }  // namespace
 
 TEST_CASE("a fingerprint is the one of xxHash's own library", "[unit]") {
-  // Computed by libxxhash 0.8.1 over the same bytes.
+  // These hashes of the bytes of ramp(size) were computed by libxxhash 0.8.1.
   const std::vector<std::pair<std::size_t, std::uint64_t>> known = {
       {0, 0xef46db3751d8e999},  {1, 0x345eead78f8e0220},  {2, 0x1d973d7146e20d86},
       {3, 0x21c0658360e27ae1},  {7, 0x56098cd3207df63e},  {8, 0x012dc3057c729338},

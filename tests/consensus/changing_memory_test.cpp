@@ -16,9 +16,9 @@
 namespace gv {
 namespace {
 
-/// Two pages of floats, of which only one can be read at a time. Reading in the other one is a
-/// fault, and the handler of the signal then opens that page and closes the first. So each pass
-/// over the memory makes at least two faults, and the memory can change between two passes.
+/// Two pages of floats, of which only one can be read at a time. Reading the other one causes a
+/// fault, and the signal handler then opens that page and closes the first. So each pass over the
+/// memory causes at least two faults, and the memory can change between two passes.
 struct Pages {
   float* begin = nullptr;
   std::size_t floats_in_page = 0;
@@ -32,13 +32,13 @@ struct Pages {
   std::size_t bytes_in_page() const { return floats_in_page * sizeof(float); }
 };
 
-/// A signal's handler gets no argument of ours.
+/// This is global, because no argument of ours can be passed to a signal handler.
 Pages pages;
 
 void open_page(int, siginfo_t* info, void*) {
   const auto* address = static_cast<const float*>(info->si_addr);
   if (address < pages.begin || address >= pages.begin + 2 * pages.floats_in_page) {
-    // This is another fault, which ends the process when it repeats.
+    // This fault lies elsewhere. It will repeat and then end the process.
     std::signal(SIGSEGV, SIG_DFL);
     return;
   }
@@ -51,7 +51,8 @@ void open_page(int, siginfo_t* info, void*) {
   if (pages.faults > pages.faults_before_change) *page = Pages::changed;
 }
 
-/// Maps the pages, full of ones, and handles their faults. They change after this many faults.
+/// Maps the pages, full of ones, and handles their faults. The pages change after
+/// `faults_before_change` faults.
 class ChangingMemory {
  public:
   explicit ChangingMemory(std::size_t faults_before_change) {
@@ -119,7 +120,7 @@ TEST_CASE("a block that changes while it is read enters a sum only within the no
       norm = norm_of(std::span<const float>(*honest.result()).first(size));
       own_norm = norm_of(std::span<const float>(*input).first(size));
     }
-    // The mean of our values and of values that are ten times as long.
+    // The mean of our vector and one that is ten times as long is 5.5 times as long as ours.
     CHECK((is_refused || norm <= 5.5 * own_norm));
     if (faults == 0) CHECK(is_refused);
     if (faults == 7) CHECK_FALSE(is_refused);

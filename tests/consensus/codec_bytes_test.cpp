@@ -185,7 +185,8 @@ TEST_CASE("any bytes give finite values or are refused") {
   CHECK(refused > 1000);
 }
 
-// Recorded on x86. Peers that keep copies of each other's models must decode the same values.
+// The hashes were recorded on x86. Peers that keep copies of each other's models must decode the
+// same values.
 TEST_CASE("codecs write the same bytes and read the same values on every machine") {
   Rng rng(24);
   std::string written;

@@ -29,7 +29,7 @@ constexpr std::size_t peers = 3;
 constexpr std::uint32_t samples = 2;  // Number of samples that each peer has.
 /// A layer with 40 outputs and 50 inputs. Its biases come before and after it.
 constexpr MatrixPlace layer{.begin = 10, .rows = 40, .cols = 50};
-/// Rounding errors of floats when gradients of size about 1 are summed over 20 steps.
+/// Bound on the rounding errors when gradients of size about 1 are summed over 20 steps.
 constexpr double tolerance = 2e-4;
 
 /// Options that choose this compressor.
@@ -408,8 +408,8 @@ TEST_CASE("one bit for each value takes a part of the bytes that grows with the 
   for (const std::size_t n : {2, 4, 8, 28}) {
     INFO(n << " peers");
     const double part = bytes_sent({.one_bit = true}, n, size) / bytes_sent({}, n, size);
-    // Each peer sends 18 floats for every 512 values to each of the n - 1 others. In a ring it
-    // sends 2 (n - 1) / n of the values.
+    // Each peer sends 18 floats for every 512 values to each of the n - 1 others. Without
+    // compression, a ring sends 2 (n - 1) / n floats for each value.
     CHECK(part == Approx(18.0 / 512 * static_cast<double>(n) / 2).epsilon(0.01));
   }
   CHECK(bytes_sent({.one_bit = true}, 29, size) == bytes_sent({}, 29, size));
@@ -491,7 +491,7 @@ TEST_CASE("all peers draw the same values of a step and others in the next", "[u
   for (std::uint64_t step = 0; step < steps; ++step) {
     const auto own = make_compressor({.random_k_per_512 = 64}, size);
     const CompressionPlan plan = own->plan({.step = step, .shares = {1, 1}, .rank = step % 2});
-    REQUIRE(plan.elements == 64 + 64 + 35);  // Each block keeps an eighth: the last has 35 of 276.
+    REQUIRE(plan.elements == 64 + 64 + 35);  // An eighth of each block; the last has 276.
     const auto decoded = own->decode(plan, encoded(*own, plan, gradient));
     if (step == 0) first.assign(decoded.begin(), decoded.end());
     if (step == 1) CHECK_FALSE(std::ranges::equal(decoded, first));
@@ -526,8 +526,8 @@ TEST_CASE("compressors that clash are told apart with a remedy", "[unit]") {
   CHECK(problems_of({.codec = Codec::fp16, .ternary = true}, false).size() == 1);
 }
 
-// Recorded on x86. With error feedback any difference in the last place carries over into later
-// steps.
+// The fingerprints were recorded on x86. With error feedback, any difference in the last place
+// carries over into later steps.
 TEST_CASE("sums of compressed gradients have the same bits on every machine", "[unit]") {
   const std::map<std::string_view, std::uint64_t> recorded = {
       {"whole", 0xd0ae7df60432dbef},     {"top_k", 0x9c1e6696e3428543},

@@ -1,4 +1,5 @@
-// Deep gradient compression: a share of 1 equals momentum, and a smaller share loses nothing.
+// Deep gradient compression: with a share of 1 it equals momentum, and with a smaller share it
+// loses nothing.
 #include "consensus/compression/dgc.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// A proposer that sends peers different decisions is detected, and others can prove it.
+// A proposer that sends peers different decisions is detected, and the proof convinces any other
+// peer.
 #include "consensus/generation/equivocation.hpp"
 
 #include <catch2/catch.hpp>

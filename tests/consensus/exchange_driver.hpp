@@ -207,7 +207,7 @@ class ExchangeNetwork {
   }
 
   Filter filter;            ///< Without a filter every message arrives.
-  bool repeat_all = false;  ///< Deliver every message twice.
+  bool repeat_all = false;  ///< True if every message is delivered twice.
   /// Called before each block is delivered. It may break lanes or kill peers.
   std::function<void(std::size_t from, std::size_t to, std::uint64_t offset)> before_block;
   std::uint64_t bytes_delivered = 0;

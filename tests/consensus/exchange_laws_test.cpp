@@ -391,8 +391,7 @@ TEST_CASE("a block that comes twice or out of place is not taken for the next on
   const auto theirs = model_of(2);
   const auto bytes = std::as_bytes(std::span(theirs));
   TransferId id = exchange_id(peer(0), 1, 1);
-  // Sends the three thirds in order and repeats each of them. Also tries to send the last one too
-  // early.
+  // Sends the first two thirds twice each, and the last third both too early and in its turn.
   const auto send = [&](const auto& receive) {
     const std::size_t third = bytes.size() / 3;
     for (const std::size_t at :
@@ -435,10 +434,10 @@ TEST_CASE("every exchange begun as initiator is committed or refused or aborted"
   REQUIRE(network.start(0, 1));  // This exchange commits.
   network.deliver();
   network.at(1).exchange.set_snapshot(nullptr, 0);
-  REQUIRE(network.start(0, 1));  // This one is refused as not ready.
+  REQUIRE(network.start(0, 1));  // This exchange is refused as not ready.
   network.deliver();
   network.kill(2);
-  REQUIRE(network.start(0, 2));  // This one times out.
+  REQUIRE(network.start(0, 2));  // This exchange times out.
   network.advance(10s);
   const PairExchange::Counts& counts = network.at(0).exchange.counts();
   CHECK(counts.initiated == 3);

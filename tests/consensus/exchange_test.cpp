@@ -582,7 +582,7 @@ TEST_CASE("the pair exchange obeys the laws of every protocol") {
   CHECK(is_deterministic<Machine>([] { return Machine(); }, script));
   Machine machine;
   CHECK(ticks_settle(machine, script, 700ms));
-  // One input sends at most two messages and one stream.
+  // One input makes a peer send at most two messages and one stream.
   Machine bounded;
   for (const auto& input : script) {
     Effects out;

@@ -40,14 +40,14 @@ double sum_s(double floats, std::size_t n, const SplitLink& link) {
   return 2 * (count - 1) * link.seconds(4 * floats / count);
 }
 
-/// The seconds that layers [first, last) of the network take on these peers in a step, and the
-/// number of members in each group.
+/// The seconds that a stage takes in a step, and the number of members in each of its groups.
 struct StageTime {
   double seconds = impossible;
   std::size_t members = 1;
 };
 
-/// The time of a stage. The costs are written out for this network's layers only.
+/// The time of a stage with layers [first, last) on these peers. The costs are written out for the
+/// layers of network() only.
 StageTime stage_time(const SplitQuestion& question, std::size_t first, std::size_t last,
                      const std::vector<std::size_t>& peers, std::size_t m, std::size_t most) {
   const std::size_t size = last > 2 ? most : 1;

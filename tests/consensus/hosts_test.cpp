@@ -126,7 +126,7 @@ TEST_CASE("the traits of rounds between hosts do not take all rounds to find", "
     }
     CHECK(traits_of({.kind = TopologyKind::hosts, .hosts_every = period}, 9).degree == degree);
   }
-  // Going through all rounds would take hours.
+  // traits_of() must not go through all rounds, which would take hours.
   const Traits rare = traits_of({.kind = TopologyKind::hosts, .hosts_every = 1'000'000}, 512);
   CHECK(rare.degree == 255);
   CHECK(rare.exact_after == 1'000'000);

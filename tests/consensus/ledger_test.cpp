@@ -241,7 +241,8 @@ TEST_CASE("the others train what a peer had taken that died, fell asleep or beca
     pace < 0 ? swarm.kill(1) : swarm.set_pace(1, pace);
     const double took = swarm.run();
     INFO("pace " << pace << ": " << swarm.repeats() << " repeats");
-    // All peers work for the first 20 s. Then the other peers do the rest.
+    // All peers work at full pace for the first 20 s. After that, three of them do nearly all the
+    // rest.
     CHECK(took <= 1.1 * (20 + (1200 * 16 - 20 * 400) / (300 + std::max(pace, 0.0))) + 1);
     CHECK(swarm.repeats() <= 60);
   }
@@ -483,7 +484,7 @@ TEST_CASE("a ledger knows the part of each peer, and what is free again after a 
   CHECK(ledger.leased() == 4);
   CHECK(ledger.part_of(PeerId{9}).done == 0);
   // We lease chunks for four seconds of our own work. A chunk that we have trained counts as done
-  // only after the call of kept().
+  // only after kept() has been called.
   REQUIRE(ledger.next(Time(1s), 1));
   CHECK(ledger.own_part().leased == 4);
   CHECK(ledger.leased() == 8);

@@ -250,8 +250,8 @@ TEST_CASE("only who is new to a neighbour sends it the whole", "[unit]") {
   company.break_off(
       0.01, [](std::size_t peer) { return peer != 1; }, all);
   CHECK(wholes_in({0, 1, 2, 4, 5}) == 0);
-  // A peer that has sent its message does not undo it, even if the generation's first round is
-  // lost.
+  // A peer that has sent its message does not undo the message's change, even if the generation's
+  // first round is lost.
   company.break_off(
       0.01, [](std::size_t) { return true; }, all);
   company.begin({0, 1, 2, 4, 5});

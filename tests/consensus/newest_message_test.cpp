@@ -1,4 +1,4 @@
-// For all rules: which messages of a round need not be sent once there is a newer one.
+// Checks for all mixing rules which messages need not be sent once there is a newer one.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>

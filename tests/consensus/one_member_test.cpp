@@ -51,7 +51,8 @@ struct Lone {
 
   MemberState state(int peer) const { return membership.find(peer_of(peer))->state; }
 
-  /// Ticks whenever the member is due. Answers all probes, or none.
+  /// Ticks the member at its deadlines for `amount` seconds. If `answer` is true, all its probes
+  /// are answered, otherwise none.
   void live_for(double amount, bool answer) {
     const Time end = now + from_seconds(amount);
     while (membership.deadline() <= end) {
@@ -157,7 +158,7 @@ TEST_CASE("a peer that is suspected again and again answers once in the time of 
   CHECK(lone.membership.self().incarnation == 1);
   CHECK(lone.membership.local_health() == 1);
   CHECK(refutations() == 1);
-  CHECK(lone.out.messages.size() == 4);  // An answer, and a message to each other peer.
+  CHECK(lone.out.messages.size() == 4);  // One answer, and one message to every other peer.
   lone.hear(2, accusations[1]);
   CHECK(lone.membership.self().incarnation == 1);
   // After a pause, another accusation is refuted again.
@@ -332,7 +333,7 @@ TEST_CASE("nothing more is sent to a member struck off the allow-list", "[member
   lone.receive(4, PingRequest{.sequence = 9, .target = peer_of(1), .rumors = {}});
   lone.membership.authorize(lone.now, peers_below(4), lone.out);
   lone.out = {};
-  lone.now = at_seconds(3600);  // The probe of that member ended long ago.
+  lone.now = at_seconds(3600);  // The probe that this member requested ended long ago.
   lone.membership.tick(lone.now, lone.out);
   CHECK(std::ranges::none_of(lone.out.messages,
                              [](const Outgoing& outgoing) { return outgoing.to == peer_of(4); }));

@@ -1,4 +1,4 @@
-// At which steps collectives begin, and the effect of an outer step compared with closed forms.
+// The steps at which collectives begin, and the effect of an outer step compared with closed forms.
 #include "consensus/compression/outer_step.hpp"
 
 #include <catch2/catch.hpp>

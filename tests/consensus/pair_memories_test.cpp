@@ -113,8 +113,8 @@ TEST_CASE("only the first exchange of a pair sends whole models") {
 }
 
 TEST_CASE("a code that is longer than the model arrives as well") {
-  // The first kind sends nearly all values with their indices. The second sends three values in a
-  // bucket with its scale.
+  // A code is longer than the plain values if it adds an index to nearly every value, or if a
+  // header or a scale comes with very few values.
   const auto [codec, size] =
       GENERATE(std::pair(Codec{.kind = CodecKind::top_k, .fraction = 1}, width),
                std::pair(Codec{.kind = CodecKind::top_k, .fraction = 0.9}, width),

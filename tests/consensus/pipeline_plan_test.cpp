@@ -401,12 +401,12 @@ TEST_CASE("a pinned peer carries its stage and others carry it while the peer is
   give(carriers, {{0}, {0, 1}, {2}});
   CHECK(map_stages(carriers, seconds) == Map{{0}, {1}, {2}});
   CHECK(map_stages(carriers, seconds, false) == Map{{0}, {0, 1}, {2}});
-  // A newcomer may take any stage of the peer except the one to which the peer is pinned.
+  // A newcomer may take any stage of a pinned peer except the one to which that peer is pinned.
   carriers = peers_of_speeds({1, 1, 1});
   carriers[0].pin = 2;
   give(carriers, {{1, 2}, {0}, {}});
   CHECK(map_stages(carriers, seconds) == Map{{2}, {0}, {1}});
-  // Once pinned, no peer is moved for the sake of balance.
+  // Peers are moved for the sake of balance only until they are pinned.
   carriers = peers_of_speeds({1, 1, 1});
   carriers[1].speed = 0.1;
   give(carriers, {{0}, {1}, {2}});

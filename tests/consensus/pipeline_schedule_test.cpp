@@ -148,7 +148,7 @@ TEST_CASE("makespans are the golden ones") {
   CHECK(thirds(4, 16) == 51);
   for (const std::size_t d : {2, 4, 6, 8, 16}) {
     // With D stages the makespan is 2 N + D - 2 for every number N of micro-batches. (The published
-    // generator omits instructions for N from 3 D.)
+    // generator omits instructions if N is 3 D or more.)
     for (const std::size_t n : {d, 2 * d, 3 * d, 4 * d}) {
       CHECK(slots(PipelineKind::chimera, d, n) == static_cast<double>(2 * n + d - 2));
     }
@@ -357,7 +357,8 @@ TEST_CASE("each kind of fault in a schedule is named with its place") {
 }
 
 TEST_CASE("lists that wait for each other in a circle are refused") {
-  // In the end the first stage waits for a gradient before it has given the second stage its input.
+  // After both changes below, the first stage waits for a gradient before it has sent the input
+  // that the second stage waits for.
   PipelineSchedule schedule = straight(PipelineKind::one_f_one_b, 2, 2);
   REQUIRE(words(schedule.workers[0]) == "F0 F1 B0 B1 U0");
   REQUIRE(words(schedule.workers[1]) == "F0 B0 F1 B1 U0");

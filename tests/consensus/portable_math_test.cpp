@@ -52,8 +52,8 @@ TEST_CASE("the logarithm is that of the standard library within four units of th
         Approx(-744.44).epsilon(1e-5));
 }
 
-// Recorded on x86. With the C library's functions, the first fingerprint would depend on whether
-// the processor has fused multiply-add.
+// The fingerprints were recorded on x86. With the C library's functions, the first fingerprint
+// would depend on whether the processor has fused multiply-add.
 TEST_CASE("powers and cosines and logarithms have the same bits on every machine", "[unit]") {
   Rng rng(2);
   std::vector<double> values;

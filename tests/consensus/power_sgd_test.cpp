@@ -1,5 +1,5 @@
-// Products of thin matrices are the same at all peers, exact if the rank is large enough, and lose
-// nothing otherwise.
+// PowerSGD's products of thin matrices are the same at all peers, and exact if the rank is large
+// enough. Otherwise the memory keeps the error.
 #include "consensus/compression/power_sgd.hpp"
 
 #include <Eigen/SVD>
@@ -203,8 +203,7 @@ TEST_CASE("what is remembered is on average what was not sent", "[unit]") {
     }
     remembered = peers.mean_memory();
     for (std::size_t i = 0; i < mean.size(); ++i) {
-      // The margin allows for rounding to float. The rounded means are of products of values up to
-      // 10.
+      // The margin allows for rounding to float the means of products of values up to 10.
       REQUIRE(remembered[i] == Approx(mean[i] - out[i]).margin(2e-5));
     }
   }

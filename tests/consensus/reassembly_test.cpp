@@ -154,8 +154,8 @@ TEST_CASE("a sender can resume at every element and at the end", "[unit]") {
   CHECK_FALSE(blocks.can_resume_at(16));
 }
 
-// Genuine blocks are mixed with hostile ones that contain zeros. All bytes that count must be
-// genuine, and nothing may be written beyond the vector.
+// Genuine blocks are mixed with hostile ones that contain zeros. All bytes that are accepted must
+// be genuine, and nothing may be written beyond the vector.
 TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "[unit]") {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
@@ -172,8 +172,8 @@ TEST_CASE("whatever blocks come a vector holds only what its sender streamed", "
       const std::size_t length =
           is_true ? std::min(left, element * (1 + rng.below(8))) : rng.below(2 * left + 8);
       std::uint64_t offset = rng.below(8) == 0 ? rng.next() : rng.below(2 * size);
-      // A hostile block of the right place and length would be indistinguishable, so avoid sending
-      // one.
+      // A hostile block with the right offset and length could not be told from a genuine one, so
+      // none is sent.
       const bool would_fit = offset == before && length <= left && length % element == 0;
       if (!is_true && would_fit && length > 0) offset = before + 1;
       const Bytes zeros(length);

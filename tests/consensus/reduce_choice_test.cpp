@@ -127,8 +127,8 @@ TEST_CASE("what would make little of an operation faster is left as it is", "[un
   const LinkTable links = table(5, [](std::size_t from, std::size_t to) {
     return is_pair(from, to, 1, 2) ? fast / 10 : fast;
   });
-  // The 68 ms for messages would become 7 ms. If the collective computes for a second, that gains
-  // only 6 %.
+  // Another order would need 7 ms for messages instead of 68 ms. If the whole collective takes a
+  // second, this saves only 6 %.
   ReduceNeeds needs = only_rings;
   needs.operation_seconds = 1;
   CHECK(better_choice(ring_of(5), links, needs).order == peers(5));

@@ -81,7 +81,7 @@ class Executor {
     return true;
   }
 
-  /// Runs everything in one round, with all sends first.
+  /// Runs all steps of one round, with all sends first.
   void run_round(std::size_t round) {
     for (const bool sends : {true, false}) {
       for (std::size_t rank = 0; rank < plans_.size(); ++rank) {
@@ -500,7 +500,7 @@ TEST_CASE("where processors are fewer than peers few messages win and with share
     const double uncrowded = 1.0 / static_cast<double>(ranks);
     CHECK(fastest(ranks, 4 << 20, {.link = host_link, .peers_per_processor = uncrowded}) == ring);
   }
-  // With two ranks, each on its own processor, both ranks do additions.
+  // With two ranks, each on its own processor, a tree would leave all additions to one of them.
   for (const std::size_t bytes : {1u << 10, 64u << 10, 4u << 20, 16u << 20}) {
     CAPTURE(bytes);
     CHECK(chosen(2, bytes, false) != tree);

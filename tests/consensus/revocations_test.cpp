@@ -1,4 +1,5 @@
-// Revocations: which peers may revoke, which ones count, and that their order does not matter.
+// Revocations: which peers may revoke, which revocations count, and that the order of revocations
+// does not matter.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -90,7 +91,7 @@ TEST_CASE("revocations of unknown keys take no place from those of known ones") 
 }
 
 /// Gives each peer but the last a full table of revocations of made-up keys, which the last peer
-/// has signed. Each peer gets other keys, while no link between them is up.
+/// has signed. Each peer gets different keys, while it has no link to the others.
 void send_junk(TrustSwarm& swarm) {
   const std::size_t hostile = swarm.holders.size() - 1;
   for (std::size_t peer = 0; peer < hostile; ++peer) {
@@ -131,10 +132,11 @@ TEST_CASE("revocations of made-up keys are soon the same everywhere and cost not
   costs_little();
   const std::vector<Revocation> kept = swarm.holders[0].trust->revocations();
   CHECK(kept.size() == revoked_max);
-  // No honest peer has signed any of them.
+  // The hostile peer has signed all the revocations that are kept.
   CHECK(std::ranges::count(kept, key_of(4), &Revocation::issuer) == revoked_max);
   for (std::size_t i = 1; i < 3; ++i) CHECK(swarm.holders[i].trust->revocations() == kept);
-  // A true revocation reaches everyone, and with its issuer all that it has revoked is gone.
+  // An honest peer's revocation still reaches all peers. Once the hostile peer is revoked, all its
+  // revocations are dropped.
   REQUIRE(swarm.revoke(0, "peer-3").empty());
   CHECK(swarm.none_accepts(2));
   REQUIRE(swarm.revoke(1, "peer-4").empty());
@@ -161,8 +163,8 @@ TEST_CASE("everything is sent again the later the more messages it takes") {
     other[0] = second;
     Effects out;
     holder.trust->receive(Time{} + std::chrono::seconds(second), PeerId{2},
-                          {.held = other, .certificates = {}, .revocations = {}},
-                          View({PeerId{2}}), out);
+                          {.held = other, .certificates = {}, .revocations = {}}, View({PeerId{2}}),
+                          out);
     sent += out.messages.size();
   }
   CHECK(sent <= 21 + 3);

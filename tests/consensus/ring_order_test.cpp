@@ -18,8 +18,8 @@ namespace {
 using Ring = std::vector<std::size_t>;
 using Matrix = std::vector<std::vector<double>>;
 
-/// The time of the slowest link and the sum over all links. Orders are compared by the first, then
-/// by the second.
+/// The time of the slowest link and the sum over all links. Orders are compared by the slowest link
+/// first, and then by the sum.
 std::pair<double, double> cost_of(const Ring& ring, const Matrix& seconds) {
   double slowest = 0;
   double sum = 0;

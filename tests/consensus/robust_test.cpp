@@ -1,4 +1,4 @@
-// Robust aggregates equal plain mixing without attackers, and attackers can do only bounded harm.
+// Without attackers, robust aggregates equal plain mixing. Attackers can do only bounded harm.
 #include "consensus/mixing/robust.hpp"
 
 #include <algorithm>
@@ -216,8 +216,8 @@ TEST_CASE("krum picks what a search over all inputs picks") {
       return best;
     };
     const std::size_t best = picked(2);
-    // If only the nearest input counts, pairs of inputs have equal scores. Another test covers
-    // that.
+    // If only the nearest input counts, pairs of inputs have equal scores. Another test covers that
+    // case.
     if (k - hostile - 2 == 1) continue;
     const Floats result =
         added(scene.own, scene.change({.kind = GuardKind::krum, .hostile = hostile}));

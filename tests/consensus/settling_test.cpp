@@ -151,7 +151,7 @@ TEST_CASE("a gamma that makes differences overshoot is refused where it does", "
   CHECK(is_refused(companion, "gamma"));
   companion.gamma = 1;
   CHECK(problems_of(companion, 8).empty());
-  // In a ring of even size neighbours would swap their models forever.
+  // In a ring of even size, neighbours would swap their models forever.
   CHECK(is_refused({.alpha = 0.5}, "gamma"));
   CHECK(left_after({.alpha = 0.5}, 400) > 0.1);
 }

@@ -195,7 +195,8 @@ TEST_CASE("an error that is fed back stays small") {
   // 0.0002 for qsgd8 and 0.06 for qsgd4.
   CHECK(residual_after_rounds(Codec::qsgd8, 512) < 0.02);
   CHECK(residual_after_rounds(Codec::qsgd4, 512) < 0.3);
-  // If 16 of 512 values are kept, three quarters of the squares wait for about thirty rounds.
+  // If 16 of 512 values are kept, three quarters of the sum of squares wait for about thirty
+  // rounds.
   CHECK(residual_after_rounds(Codec::qsgd4, 16) < 20);
 }
 

@@ -23,7 +23,8 @@ std::vector<SplitGroup> fastest_of(const SplitSite& site) {
   return groups;
 }
 
-/// The result of trying every state of every layer: all plans from which the search may choose.
+/// The result of trying every state of every layer, which covers all plans that the search may
+/// choose.
 struct Tried {
   std::size_t plans = 0;
   std::vector<double> seconds;  ///< Times of the two best plans in seconds.
@@ -385,7 +386,8 @@ TEST_CASE("the published tables of integrated parallelism come out of the formul
 }
 
 TEST_CASE("rows go on where there are no more samples to share") {
-  // From here on more than 512 peers share 512 samples. With samples alone, the limit is 83.3 ms.
+  // From here on more than 512 peers share 512 samples. If only samples are divided, the time stays
+  // at 83.3 ms.
   CHECK(words_ms(512, 512, 1, Cut::dense) == Approx(83.28).epsilon(0.001));
   double before = words_ms(512, 512, 1, Cut::dense);
   const std::vector<std::pair<std::size_t, double>> known{

@@ -106,7 +106,7 @@ std::vector<double> drawn_speeds(Rng& rng, std::size_t peers) {
   return speeds;
 }
 
-/// The peers' answers to the next ballot after they were given these parts.
+/// The peers' answers to the next ballot after these assignments.
 std::vector<StageOffer> offers_after(const std::vector<StageAssignment>& assignments,
                                      const std::vector<double>& speeds) {
   std::vector<StageOffer> offers;
@@ -414,7 +414,8 @@ TEST_CASE("the layout of as many peers and stages as are planned is found", "[un
 
 namespace {
 
-/// The largest search that a ballot can ask for: unlike peers in two rooms, and groups of any size.
+/// The largest search that a ballot can ask for: peers in two rooms with slow links between them,
+/// and groups of any size.
 std::pair<LayoutCosts, SplitSite> largest_case(bool are_alike) {
   LayoutCosts costs = costs_of({0.08, 0.09, 0.1, 0.12, 0.13, 0.14, 0.16, 0.18}, planned_peers_max);
   costs.micro_batches = planned_micro_batches_max;

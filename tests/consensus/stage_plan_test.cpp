@@ -198,7 +198,8 @@ TEST_CASE("a stage that needs several peers for its memory gets them before othe
     CHECK(carriers_of(*plan, 1) == 2);
     CHECK(carriers_of(*plan, 2) == 1);
   }
-  // The peers that carry these stages keep them, and the newcomer goes where one is missing.
+  // Peers that already carry a stage keep it, and the newcomer takes the stage that lacks a
+  // carrier.
   std::vector<StageOffer> running;
   for (std::uint64_t id = 1; id <= 4; ++id) {
     const std::uint32_t stage = id == 4 ? 2 : 0;

@@ -419,8 +419,8 @@ TEST_CASE("a download that goes on may take longer than one that does not") {
   };
   CHECK(resume(Time(9min), 64));
   CHECK(resume(Time(18min), 128));
-  // The peer asks from the same offset as before, so nothing has arrived since, and it gets no more
-  // time.
+  // The peer asks from no higher offset than before. So nothing new has arrived, and the peer gets
+  // no more time.
   CHECK(resume(Time(26min), 64));
   CHECK(resume(Time(27min), 128));
   CHECK_FALSE(resume(Time(29min), 128));

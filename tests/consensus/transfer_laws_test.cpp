@@ -85,7 +85,7 @@ std::vector<Input<Fetching>> fetch_script() {
           fetch_hears(2, Ready{state_id(peer(2), 9, 1)})};
 }
 
-/// The number of transfers that wait on a lane which has sent nothing of what `script` causes.
+/// The number of transfers that wait after `script` if the lanes have sent nothing.
 template <class P>
 std::size_t waiting_after(P& machine, const std::vector<Input<P>>& script) {
   std::set<TransferId> waiting;

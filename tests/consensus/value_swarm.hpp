@@ -105,9 +105,9 @@ class ValueSwarm {
   Time now_{};
 };
 
-/// Runs two swarms with one seed and one with another, and compares all states that occur: equal
-/// states must have equal hashes, and different states different hashes. Then lets a copy run
-/// ahead. The copy must not affect the original, which must later behave in the same way.
+/// Runs two swarms with the same seed and a third with another, and compares all states that occur:
+/// equal states must have equal hashes, and different states different hashes. Then lets a copy run
+/// ahead. The copy must not affect the original, which must later reach the same state as the copy.
 /// `make(seed)` makes a swarm.
 template <class Make>
 void check_values(Make make) {

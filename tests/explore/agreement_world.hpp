@@ -28,13 +28,14 @@ struct AgreementBound {
 /// the outcome of a collective is modelled: a peer can finish it once all peers of its generation
 /// have begun it. A state that a peer needs can arrive once its source has it.
 ///
-/// These reductions hide no broken law. Each peer has its own clock, which only its own timers
-/// move, and any set timer may fire next. So every order of timers and arrivals that real clocks
-/// allow can occur, and so can further orders. A peer sleeps through the moments at which it only
-/// repeats a question, unless a message was lost. All other repetitions are duplicates within the
-/// bound. Times more than 4 s ago have the same hash, because no rule looks further back than 10
-/// patiences, which are 3 s. The patience is fixed, and the measured average behind it is set to
-/// zero. A peer joins its generation's collective at once, which only lets more peers finish.
+/// The following simplifications hide no broken law. Each peer has its own clock, which only its
+/// own timers move, and any set timer may fire next. So every order of timers and arrivals that
+/// real clocks allow can occur, and so can further orders. A peer sleeps through the moments at
+/// which it only repeats a question, unless a message was lost. All other repetitions are
+/// duplicates within the bound. Times more than 4 s ago have the same hash, because no rule looks
+/// further back than 10 patiences, which are 3 s. The patience is fixed, and the measured average
+/// behind it is set to zero. A peer joins its generation's collective at once, which only lets more
+/// peers finish.
 class AgreementWorld {
  public:
   explicit AgreementWorld(const AgreementBound& bound);

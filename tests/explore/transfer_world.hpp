@@ -1,4 +1,5 @@
-// A small world of a newcomer that downloads a state from sources, which change the state and die.
+// A small world of a newcomer that downloads a state from sources that may change the state and
+// die.
 #pragma once
 
 #include <array>

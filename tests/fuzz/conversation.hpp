@@ -16,8 +16,8 @@ struct Conversation {
   std::uint64_t step = 0;
 };
 
-/// Lets peers of kind number `kind` train together until peer 0 has had `steps` events. Links take
-/// a millisecond.
+/// Lets peers of kind number `kind` train together until peer 0 has had `steps` events. Links have
+/// a latency of a millisecond.
 Conversation converse(std::size_t kind, std::size_t steps);
 
 }  // namespace gv::fuzz

@@ -72,8 +72,8 @@ void check_data(const LoadedDataSet& loaded) {
   }
 }
 
-/// Checks that data read in blocks equal data read whole, or that both ways are refused. Reading in
-/// blocks may also be refused because the file is compressed.
+/// Checks that data read in blocks equal data read at once, or that both readings are refused.
+/// Reading in blocks may also be refused because the file is compressed.
 void check_in_files(const LoadedDataSet& opened, const LoadedDataSet& whole) {
   check((opened.data == nullptr) == !opened.problems.empty(), "there are data, or problems");
   if (opened.data == nullptr) {

@@ -93,7 +93,7 @@ std::vector<Bytes> certificates_seeds() {
   return {encode(Message(said)), encode(Message(each_other)), encode(Message(Certificates{}))};
 }
 
-/// Feeds doctor's requests to a peer, and a peer's answers to doctor.
+/// Feeds a peer requests like those of `grapevine doctor`, and checks the peer's answers.
 void feed_exam(std::span<const std::byte> bytes) {
   const Decoded decoded = decode(bytes);
   if (!decoded.frame) return;

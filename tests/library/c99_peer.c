@@ -12,7 +12,7 @@ static int fail(const char* where, gv_result result) {
   return 1;
 }
 
-/* In turns the gradient is given whole and in parts, the last part first. */
+/* Passes the gradient alternately as a whole and in parts. The last part comes first. */
 static gv_result reduce(gv_peer* peer, const gv_tensor* given, gv_info* info) {
   gv_result result;
   if (info->steps % 2 == 0) return gv_reduce(peer, given, 2, 1, 0.5, info);
@@ -62,7 +62,7 @@ static int train(const char* config) {
   return 0;
 }
 
-/* Two calls under way at once, and one more. All peers give the same values. */
+/* Averages two arrays at once, and then another one. All peers contribute the same values. */
 static int average(const char* config) {
   float x[ELEMENTS];
   double y[3] = {1.0, 2.0, 3.0};

@@ -220,7 +220,7 @@ std::vector<std::string> secrets_of(const Ticket& ticket) {
     hex += "0123456789abcdef"[byte >> 4];
     hex += "0123456789abcdef"[byte & 15];
   }
-  // The last 20 letters, after "gv1_" and two keys, contain only bits of the secret.
+  // The last 20 characters, after "gv1_" and two keys, contain only bits of the secret.
   const std::string letters = to_text(ticket).substr(4 + 86, 20);
   return {text_of(ticket.secret),
           text_of(guest.secret_key),
@@ -313,7 +313,7 @@ TEST_CASE("a guest without a ticket of that peer gets no answer and the reason i
   const Admission none = ask_to_join(nowhere, own, "laptop", {10s, 300ms});
   CHECK(none.problem == "no peer answers there");
   CHECK(none.is_silent);
-  // A ticket with several addresses works as long as a peer answers at one of them.
+  // A join counts as silent only if no peer answers at any of the ticket's addresses.
   guessed.addresses.emplace_back("127.0.0.1:9");
   CHECK_FALSE(ask_to_join(guessed, own, "laptop", {1s, 300ms}).is_silent);
   CHECK(inviter.asked == 0);
@@ -351,7 +351,7 @@ TEST_CASE("no part of a ticket's secret crosses the wire at a first request or a
   REQUIRE(ask_to_join(ticket, own, "laptop").problem == "");
   inviter.refuses = true;
   REQUIRE(ask_to_join(ticket, own, "laptop").problem == "this ticket has been used");
-  // A peer that does not know the ticket learns nothing more.
+  // A secret that the peer does not know must not cross the wire either.
   Ticket unknown = ticket;
   unknown.secret = generate_ticket_secret();
   REQUIRE_FALSE(ask_to_join(unknown, own, "laptop", {1s, 1s}).problem.empty());

@@ -327,7 +327,8 @@ TEST_CASE("the offer of a better relay ends the dial of the one before", "[unit]
 
 namespace {
 
-/// The first peer gets an offer of a lane to peer `other` from the second, who cannot be dialled.
+/// The second peer offers the first peer a lane to peer `other`, through a relay that cannot be
+/// dialled.
 void offer_nowhere(LinkedPeers& peers, HostileRelay& relay, std::size_t other,
                    std::uint64_t stream) {
   RelayStep nowhere = relay.offer(peer(0), peer(other), stream);
@@ -349,7 +350,7 @@ TEST_CASE("a relay whose offers led to no lane has to pause with the same two pe
   while (peers.io().poll() > 0) {
   }
   const std::size_t refusals = peers[1].steps.size();
-  // An offer from this relay for another peer is followed.
+  // An offer of a lane to another peer is accepted from the same relay.
   peers[0].lanes->receive_relay(peer(1), relay.offer(peer(0), peer(3), 9000));
   CHECK(peers.until([&] { return relay.was_dialled(relay_lane(9000, peer(0), peer(3))); }));
   CHECK(peers[1].steps.size() == refusals);
@@ -360,7 +361,8 @@ TEST_CASE("a relay whose offers with many peers led to no lane has to pause", "[
   HostileRelay relay(peers.io());
   peers.link(0, 1);
   std::uint64_t stream = 80;
-  // After three vain offers each, all eight pause for four seconds.
+  // After three useless offers for each of eight peers, offers for all eight are refused for four
+  // seconds.
   REQUIRE(peers.until([&] {
     for (std::size_t other = 2; other < 10; ++other) {
       offer_nowhere(peers, relay, other, stream += 8);

@@ -210,7 +210,7 @@ TEST_CASE("an existing file is never overwritten with a key", "[unit]") {
   CHECK_FALSE(problems[0].remedy.empty());
   CHECK(read(file) == "precious");
 
-  // Otherwise a dangling link would decide where the secret is written.
+  // A dangling link must be refused, because it would decide where the secret is written.
   fs::create_symlink(folder.path() / "elsewhere", folder.path() / "link");
   CHECK(save_key_pair(folder.path() / "link", generate_key_pair()).size() == 1);
   CHECK_FALSE(fs::exists(folder.path() / "elsewhere"));
@@ -263,7 +263,7 @@ TEST_CASE("a damaged key file is refused without showing the secret", "[unit]") 
                                             good.substr(0, at),           // No secret.
                                             secret_line,                  // No public key.
                                             public_line + secret_line,    // Keys of two pairs.
-                                            good + secret_line,           // Twice the secret.
+                                            good + secret_line,           // The secret twice.
                                             good + "more\n",              // An extra line.
                                             good.substr(0, at) + secret,  // A missing keyword.
                                             good.substr(0, good.size() - 2),  // Cut short.

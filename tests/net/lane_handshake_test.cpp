@@ -52,7 +52,7 @@ int receive_buffer_max() {
   return file >> bytes ? bytes : std::numeric_limits<int>::max();
 }
 
-/// A peer that listens on 127.0.0.1, and one that dials it from there or from another address.
+/// A peer that listens on `listen`, and one that dials it at `name` from the address `from`.
 class Dialling {
   asio::io_context io_;  ///< Must outlive the connections.
 

@@ -47,7 +47,7 @@ std::shared_ptr<std::vector<std::byte>> pattern(std::size_t size, std::uint64_t 
   return bytes;
 }
 
-/// Peers whose invitations reach each other through the loop instead of through control links.
+/// Peers that send each other invitations through the event loop instead of over control links.
 class Swarm {
  public:
   struct Side {
@@ -321,7 +321,7 @@ std::shared_ptr<std::pmr::vector<std::byte>> lent_pattern(const Swarm::Side& sid
 TEST_CASE("what is lent stays until the partner is done with it") {
   Swarm swarm(2, Security::automatic);
   REQUIRE(swarm[0].lent);
-  // Some blocks are in the shared buffer, and others are sent between them.
+  // One payload is in the shared buffer, and the other is not.
   const auto lent = lent_pattern(swarm[0], (2 << 20) + 5, 1);
   const auto copied = pattern((1 << 20) + 1, 2);
   std::vector<std::byte> all(lent->begin(), lent->end());
@@ -378,7 +378,8 @@ TEST_CASE("a block that somebody keeps stays lent, even over a lane that ends") 
   REQUIRE(kept.size() == lent->size() / block_bytes_max + 1);
   REQUIRE(kept.front().hold);
 
-  // Reports on later blocks, which are not kept, must wait for the kept ones.
+  // Blocks of a later payload are not kept, but the reports that they were read must wait for the
+  // reports on the kept blocks.
   const auto later = lent_pattern(swarm[0], 1000, 2);
   swarm[1].received.clear();
   swarm.send(0, 1, {later, std::span(*later)}, 2);

@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr PeerId sender{7};
 
-/// A listening router, and a connected dealer that has been heard.
+/// A listening router, and a dealer that dials it.
 struct Pair {
   Pair() {
     for (zmq::socket_t* socket : {&router, &dealer}) {

@@ -43,14 +43,15 @@ TEST_CASE("links end although thousands of reports about connections were not re
   const asio::ip::tcp::endpoint endpoint(
       asio::ip::make_address("127.0.0.1"),
       static_cast<std::uint16_t>(std::stoi(listening.substr(listening.rfind(':') + 1))));
-  // Each connection causes two reports. ZeroMQ holds 2,000, and its thread then waits for room.
+  // Each connection causes two reports. ZeroMQ queues at most 2,000 reports, and then its thread
+  // waits for room.
   for (int i = 0; i < 1300; ++i) {
     asio::ip::tcp::socket stranger(*io);
     stranger.connect(endpoint);
-    // This is a greeting of ZeroMQ that breaks off.
+    // These are the first bytes of a ZeroMQ greeting, and no more follow.
     asio::write(stranger, asio::buffer("\xff\0\0", 3));
   }
-  // If the end hangs, only the thread does, and the test fails.
+  // The links end on a separate thread, so if that thread hangs, the test fails and does not hang.
   std::promise<void> ended;
   std::future<void> end = ended.get_future();
   std::thread([io, gone = std::move(server), ended = std::move(ended)]() mutable {

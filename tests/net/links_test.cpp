@@ -105,7 +105,8 @@ TEST_CASE("what a handler of messages throws counts against their sender and end
   CHECK(quarantined == std::vector<PeerId>{peer_id(mallory.public_key)});
   CHECK_FALSE(links.send(quarantined.front(), Message(Ping{})));
 
-  // Later Mallory's key is accepted on a new connection, because ZeroMQ gives up a refused one.
+  // After a while the server accepts Mallory's key again. Each attempt needs a new connection,
+  // because ZeroMQ does not retry a refused one.
   const auto comes_back = [&] {
     Raw again(context, mallory, server.public_key, links.listening(), "again");
     again.send(Hello{.name = "mallory", .session = 2});
@@ -176,7 +177,7 @@ TEST_CASE("a connection under the routing id of another gets nothing that is mea
   squatter.send(Message(Ping{.sequence = 1}));
   CHECK_FALSE(until([&] { return squatter.take(), squatter.hellos > 0; }, 1s));
 
-  // Alice's messages reach only Alice, and the messages from her connection count as hers.
+  // Messages to Alice reach only her, and messages from her connection count as hers.
   first.send(Message(Ping{.sequence = 2}));
   REQUIRE(until([&] { return !senders.empty(); }, 10s));
   CHECK(senders == std::vector<PeerId>{peer_id(alice.public_key)});
@@ -306,7 +307,7 @@ TEST_CASE("leaving the list and coming back gives a key no more handshakes") {
   CHECK(admitted >= 30);
   REQUIRE(admits(shared));
   CHECK(list.counted() == 2);
-  // A second's budget is one handshake of the member and twenty of the shared key.
+  // The budget for one second is one handshake of the member and twenty of the shared key.
   list.set({}, {});
   CHECK(list.counted() > 0);
   list.set({member}, {shared});
@@ -320,13 +321,13 @@ TEST_CASE("a key that floods its link is quarantined and its frames are left unr
   Served served({.per_second = 100, .burst = 300});
   zmq::context_t context;
   // Each flood ends the connection. ZeroMQ ignores a new connection whose routing id it still knows
-  // from the one that has just ended, so each has its own.
+  // from the one that has just ended, so each connection has its own id.
   for (const std::string id : {"first", "second", "third"}) {
     Raw raw(context, served.mallory, served.server.public_key, served.links.listening(), id);
     raw.send(Hello{.name = "mallory", .session = 2});
     const std::size_t floods = served.why.size();
-    // Even on a busy machine a turn takes less than five seconds, so this is a flood. What has
-    // arrived on a connection is read after its end and may be another flood.
+    // Even on a busy machine a turn takes less than five seconds, so this is a flood. Messages that
+    // had arrived before a connection ended are still read, and may count as another flood.
     REQUIRE(served.until([&] {
       for (std::uint64_t i = 0; i < 900; ++i) raw.send(Message(Ping{.sequence = i}));
       return served.why.size() > floods || served.is_quarantined;
@@ -513,7 +514,7 @@ TEST_CASE("a peer is joined and dialled by the name of its host") {
 TEST_CASE("an address is no longer tried once its peer is linked at another") {
   asio::io_context io;
   const KeyPair own = generate_key_pair(), other = generate_key_pair();
-  // Somebody else listens there, and closes each connection.
+  // At the former address, another listener now closes each connection.
   asio::ip::tcp::acceptor former(io, {asio::ip::make_address("127.0.0.1"), 0});
   auto tried = std::chrono::steady_clock::now();
   std::function<void()> accept = [&] {
@@ -532,7 +533,7 @@ TEST_CASE("an address is no longer tried once its peer is linked at another") {
   dialler.links.join("server@" + address);
   dialler.links.dial(peer_id(other.public_key), server.links.listening());
   REQUIRE(until(io, [&] { return server.contacts == 1 && dialler.contacts == 1; }));
-  // ZeroMQ tries again several times a second.
+  // ZeroMQ would dial the address several times a second.
   CHECK(until(io, [&] { return std::chrono::steady_clock::now() - tried > 3s; }));
 }
 

@@ -74,7 +74,7 @@ TEST_CASE("a peer's own connection is no link if it was used and does not answer
   const PeerId peer = peer_id(listening.first.public_key);
   CHECK(listening.links.send(peer, Message(Ping{})));
   CHECK(listening.until([&] { return !listening.links.is_linked(peer); }));
-  // So a relay is looked for.
+  // A failed send makes a peer look for a relay.
   CHECK_FALSE(listening.links.send(peer, Message(Ping{})));
   // The connection is a link again once something comes over it.
   mute.send(Message(Ping{}));

@@ -186,7 +186,7 @@ TEST_CASE("a peer that is told of a death does not wait for the dead", "[unit]")
     CHECK(first.generation()->order == std::vector{PeerId{1}, PeerId{2}});
     return now - Time(1s);
   };
-  // A peer that is not blamed gets four times the usual 0.3 s.
+  // A peer that is not blamed has four times the usual 0.3 s to answer.
   CHECK(decided_after(false, {}) == 1200ms);
   CHECK(decided_after(false, {PeerId{3}}) == 300ms);
   CHECK(decided_after(true, {PeerId{3}}) == 300ms);
@@ -234,7 +234,7 @@ TEST_CASE(
   second.receive(Time(0s), PeerId{1}, Message(Propose{ballot}), planner, out);
   out = {};
   second.disturb(Time(0s), {PeerId{3}}, out);
-  second.disturb(Time(0s), {PeerId{3}}, out);  // Blaming the same peer again is no news.
+  second.disturb(Time(0s), {PeerId{3}}, out);  // Blaming the same peer again has no effect.
   REQUIRE(out.messages.size() == 2);
   const auto* halt = std::get_if<EndGeneration>(&out.messages.front().message);
   REQUIRE(halt != nullptr);
@@ -442,7 +442,7 @@ TEST_CASE("peers of a pipeline that leave end even if the only one that stays is
   first.set_leaving();
   first.set_candidates(Time{}, all);
   Effects out;
-  // A single accuser of three does not exclude the first peer, but takes no part itself.
+  // A single accuser among three peers cannot exclude the first peer, and is left out itself.
   first.receive(Time{}, PeerId{3}, Message(Refusals{{PeerId{1}}}), planner, out);
   first.disturb(Time{}, {}, out);
   first.tick(Time{}, planner, out);
@@ -530,7 +530,7 @@ TEST_CASE("a resumed run counts the samples of its checkpoint, whatever its batc
   const ReplicaPlanner planner({.batch = 128, .batch_max = 128});
   CHECK(planner.samples_at(256, 8192) == 8192);
   CHECK(planner.samples_at(256, 0) == 256 * 128);
-  // More samples than the steps can have would be believed by no other peer.
+  // No other peer would believe more samples than the steps can have.
   CHECK(planner.samples_at(0, 5000) == 0);
 }
 

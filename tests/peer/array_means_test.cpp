@@ -211,7 +211,7 @@ struct Swarm {
     }
   }
 
-  /// Kills the peer, and all other peers know it.
+  /// Kills the peer, and lets all other peers know.
   void kill(std::uint64_t peer) {
     peers.erase(PeerId{peer});
     tell_others_of_loss(PeerId{peer});
@@ -288,7 +288,7 @@ TEST_CASE("the weight of an array may differ from call to call and be zero", "[u
 }
 
 TEST_CASE("huge values in an array name the peer that gave them and no other", "[unit]") {
-  // There is no mean if the values are first added by the hostile peer's own code, which is
+  // There is no mean if the hostile peer itself is the first to add the values, because its code is
   // correct.
   std::size_t witnesses = 0;
   for (std::uint64_t hostile = 1; hostile <= 4; ++hostile) {

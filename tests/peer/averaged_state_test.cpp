@@ -1,5 +1,5 @@
-// The mean of models and optimisers that peers adopt before another mode, with hostile values in
-// it.
+// The mean of models and optimiser states that peers adopt before they switch to another mode, with
+// hostile values in it.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>

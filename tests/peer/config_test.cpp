@@ -492,13 +492,11 @@ TEST_CASE("the nearest name is the one with the fewest edits", "[unit]") {
 TEST_CASE("the page of settings says what the table of settings says", "[unit]") {
   const std::string page = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/configuration.md";
   const std::string expected =
-      "# Settings\n\nA config is a TOML file. A line that is left out means the default; a key "
-      "that does "
-      "not exist is an\nerror that names the nearest one that does, and all mistakes are listed at "
-      "once. "
-      "Keys end in their unit.\nSettings that fix what is trained and how it is mixed must be "
-      "equal on all "
-      "peers of a run, and a peer\nthat differs is told which one.\n\n" +
+      "# Settings\n\nA config is a TOML file. A key that is left out has its default value. An "
+      "unknown key is an error that names the nearest\nknown one, and all mistakes are listed at "
+      "once. Keys end in their unit. Settings that fix what is trained and how it is\nmixed must "
+      "be equal on all peers of a run; if they differ, both peers report the first setting that "
+      "differs.\n\n" +
       config_reference();
   // Rewrites the page on request. The diff must then be reviewed.
   if (std::getenv("GRAPEVINE_REWRITE") != nullptr) std::ofstream(page) << expected;

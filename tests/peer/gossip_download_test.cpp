@@ -1,4 +1,4 @@
-// Which model a newcomer to a gossip run adopts. The test plays the other peers.
+// Tests which model a newcomer to a gossip run adopts. The test plays the other peers.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>

@@ -40,7 +40,7 @@ TEST_CASE("an unsound Install begins nothing and the third costs its sender the 
       [](Generation& g) { g.order.assign(g.order.size(), PeerId{1}); },
       [](Generation& g) { g.sources.front() = PeerId{77}; },
       [](Generation& g) {
-        // Each source needs the state itself.
+        // Each source itself still has to get the state.
         g.version = {.step = 10, .samples = 10, .lineage = 7};
         g.sources = {PeerId{2}, PeerId{3}, PeerId{1}, hostile};
       },
@@ -104,7 +104,8 @@ TEST_CASE("a peer whose state a proposer lies about ends the generation and accu
           "[unit]") {
   const bool is_source = GENERATE(true, false);
   Table table(3);
-  // Peer 3 is either the source of a state that it does not have, or has to download its own.
+  // Peer 3 is named as the source of a state that it does not have, or is told to download a state
+  // that it already has.
   const auto install = [&](std::uint64_t number) {
     const GenerationId ballot{.number = number, .proposer = hostile};
     table.say(Propose{ballot});

@@ -1,4 +1,4 @@
-// What a peer checks and tidies before it opens its links and lanes.
+// A peer checks its limits and removes old sockets before it opens its links and lanes.
 #include "peer/host/network_options.hpp"
 
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-// Which data a pipeline run accepts and keeps, what ends its generation, and that it is a value.
+// Tests which data a pipeline run accepts and keeps, what ends its generation, and that copies of
+// it are independent.
 #include "peer/modes/pipeline_run.hpp"
 
 #include <algorithm>
@@ -173,7 +174,8 @@ struct PeerInBallot {
   PipelineMode mode;
 };
 
-/// The parameters of a stage. Half of them need more room than any pipeline has for early blocks.
+/// Number of parameters of a stage. Half of them need more room than a pipeline has for early
+/// blocks.
 constexpr std::size_t large_stage = std::size_t{200} << 20;
 constexpr std::size_t half_of_large_stage = large_stage / 2 * sizeof(float);
 static_assert(half_of_large_stage > pipeline_held_max);

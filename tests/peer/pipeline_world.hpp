@@ -25,8 +25,8 @@ namespace gv {
 
 inline constexpr std::uint64_t run_seed = 7;
 
-/// Peers that make one run, and everything under way between them. A value: a copy goes on by
-/// itself.
+/// Peers that make one run, and everything under way between them. It is a value: a copy continues
+/// independently.
 struct RunWorld {
   /// Bytes on their way. They are copied when they are sent, because a copied world must not read
   /// the memory of the original.
@@ -47,7 +47,7 @@ struct RunWorld {
     }
   }
 
-  /// Does something that can be done now, as drawn. Returns false if nothing is left.
+  /// Does one randomly chosen thing that can be done now. Returns false if there is none.
   bool step(Rng& rng) {
     std::vector<std::size_t> choices(2 * runs.size() + streams.size());
     std::iota(choices.begin(), choices.end(), std::size_t{0});
@@ -65,7 +65,7 @@ struct RunWorld {
            });
   }
 
-  /// Begins the run, or requests and carries out a task.
+  /// Begins the run, or requests and carries out a task. Returns false if neither is possible.
   bool work(std::size_t rank) {
     PipelineRun& run = runs[rank];
     if (!run.is_begun()) {

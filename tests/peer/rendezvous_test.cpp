@@ -98,7 +98,8 @@ TEST_CASE("a process with other settings does not take the rank of one that trai
   CHECK(trains.look(knows_no_peer).taken_at.empty());
   Rendezvous misled = meeting.at(0, 5, zero, 2);
   CHECK(misled.look(knows_no_peer).taken_at.empty());
-  // The others can dial both, and tell the one with other settings why they refuse it.
+  // The other ranks can dial both processes, and tell the one with different settings why they
+  // refuse it.
   Rendezvous other = meeting.at(1, 11, one);
   CHECK(other.look(knows_no_peer).others.at(0).address == "host-5:7000");
   CHECK(trains.look(knows_no_peer).taken_at.empty());

@@ -49,7 +49,7 @@ TEST_CASE("a peer that sends rounds without end costs a bounded number of messag
   for (std::uint64_t round = 0; round < 10000; ++round) {
     inbox.block(round, round % 2 == 0 ? 0 : 3, 4);          // This message is never complete.
     inbox.block(5000 + round, 0, inbox.size);               // This message is complete.
-    inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // This one is for a later generation.
+    inbox.block(round << 40, 0, 4, round % 2 ? 300 : 400);  // This is for a later generation.
   }
   CHECK(inbox.box.held() <= 3 * RoundInbox::messages_max);
   // Taking messages makes room for others.

@@ -25,7 +25,7 @@ Generation generation_of(std::uint64_t number, const std::vector<PeerId>& holder
   return generation;
 }
 
-/// Carriers of part 1. Each has one value everywhere in its copy.
+/// Carriers of part 1. In the copy of each carrier, all values are equal.
 struct Carriers {
   std::vector<std::pair<PeerId, float>> values;
   std::map<PeerId, StageAudit> audits;

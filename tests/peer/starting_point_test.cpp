@@ -68,7 +68,7 @@ TEST_CASE("a peer does not begin beside sound checkpoints of other settings", "[
   const StartingPoint damaged = start("[train]\noptimizer = \"sgd\"\n");
   CHECK(damaged.problems.empty());
   CHECK(std::holds_alternative<ResumedFromNothing>(damaged.facts.back()));
-  // But people must learn of it, unless there were no checkpoints at all.
+  // People must be told that checkpoints were lost, unless there were none at all.
   const std::vector<Fact> lost = lost_checkpoints(damaged);
   REQUIRE(lost.size() == 3);
   CHECK(std::holds_alternative<CheckpointRefused>(lost[0]));

@@ -337,7 +337,8 @@ TEST_CASE("the next generation's source sends the rest of a stage where replicas
   CHECK(states.is_fetching());
   out = {};
   CHECK(states.receive(Time{}, second, ended.block(ended.left()), out));
-  // No other peer can confirm a state from two sources, so the second is asked for a fingerprint.
+  // No third peer can confirm a state that came from both others, so the second source is asked for
+  // a sketch.
   CHECK(states.is_fetching() == is_common);
   if (is_common) sketch_from(states, second, next, constant(value), out);
   CHECK_FALSE(states.is_fetching());

@@ -152,7 +152,7 @@ TEST_CASE("a full book forgets tickets that admit no more machines and no others
   const Ticket first = *make(start_s, 60);
   const Ticket used = *make(start_s);
   for (std::size_t i = 2; i < tickets_max; ++i) REQUIRE(make(start_s));
-  // All of them are open, so none may be forgotten.
+  // All tickets are open, so none may be forgotten.
   CHECK_FALSE(make(start_s));
   CHECK(book.refusal(guest_keys(first).public_key, one, start_s).empty());
   book.use(guest_keys(used).public_key, one);
@@ -181,7 +181,7 @@ TEST_CASE("a ticket with which a revoked peer joined admits no more machines") {
   CHECK(book.refusal(guest, next, start_s) ==
         "a peer that joined with the ticket has been revoked");
   CHECK_FALSE(book.open_ticket(here, start_s));
-  // A machine that has joined may have lost its answer, so it may still ask again.
+  // A machine that has joined may not have received the answer, so it may still ask again.
   CHECK(book.refusal(guest, two, start_s).empty());
 }
 
@@ -216,7 +216,7 @@ TEST_CASE("an earlier ticket counts only at the address that it names") {
   CHECK_FALSE(again.open_ticket(there, start_s));
   CHECK(again.refusal(guest, one, start_s + 60).empty());
 
-  // Earlier versions kept no address.
+  // Earlier versions of the program stored no address with a ticket.
   std::ofstream(file) << to_text(guest) << " 2 " << start_s + 60 << " 1 " << to_text(one) << "\n";
   const TicketBook old(file);
   CHECK_FALSE(old.open_ticket(here, start_s));

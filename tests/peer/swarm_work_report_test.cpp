@@ -1,4 +1,4 @@
-// What a peer reports about the swarm's budget, its members' parts and leased data.
+// A peer's report on the swarm's budget, the members' parts and leased data.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -173,7 +173,7 @@ TEST_CASE("a peer that ends because the others have ended reports their total", 
   for (const std::uint64_t id : {2, 3}) {
     swarm.report(PeerId{id}, {.samples = 49000, .counted = 100000}, Phase::done);
   }
-  // While this peer trains, it goes by what it has added up itself.
+  // While this peer trains, it reports the total that it has counted itself.
   CHECK(work_of().columns.front().text == "1.0 %");
   CHECK(work_of().details.front() == "work 1.0 %: 1000 of 100 k samples, 1000/s, about 99 s left");
   swarm.members.set_progress({.phase = Phase::done, .work = swarm.work.own()});

@@ -15,9 +15,9 @@ namespace gv {
 using namespace std::chrono_literals;
 
 TEST_CASE("a batch that grows makes the updates of Smith's first experiment", "[unit]") {
-  // 50,000 samples in batches of 128. A factor of 5 applies after 60, 120 and 160 of 200 epochs.
-  // That makes 78,000 updates if the learning rate falls, and 28,800 if the batch grows (Smith 2018
-  // says 80,000 and 29,000).
+  // There are 50,000 samples in batches of 128. After 60, 120 and 160 of 200 epochs, the learning
+  // rate falls or the batch grows by a factor of 5. That makes 78,000 updates if the learning rate
+  // falls, and 28,800 if the batch grows (Smith 2018 says 80,000 and 29,000).
   constexpr std::uint64_t epoch = 50000;
   const BatchGrowth growth{.at = {60 * epoch, 120 * epoch, 160 * epoch}, .factor = 5};
   std::uint64_t updates = 0;
@@ -110,14 +110,14 @@ TEST_CASE("between reports a peer is assumed to go on for ten seconds at its pac
 
 TEST_CASE("a newcomer learns the total that more than a third of the peers report", "[unit]") {
   Counting swarm;
-  // In its first two seconds a peer does not believe any single peer.
+  // In its first two seconds a peer does not believe a single peer's report.
   swarm.report(PeerId{2}, {.samples = 1U << 30, .counted = 1U << 30});
   CHECK(swarm.work.counted() == 0);
   swarm.now += 2s;
   swarm.work.count(swarm.now, 1);
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60000});
   swarm.report(PeerId{4}, {.samples = 20000, .counted = 60100});
-  // At least two of four peers now report 60,100 samples, and at most one peer can be hostile.
+  // Two of four peers now report 60,100 samples or more, and at most one of them can be hostile.
   CHECK(swarm.work.counted() == 60100);
   // A total counts once, however many peers report it.
   swarm.report(PeerId{3}, {.samples = 20000, .counted = 60100});
@@ -380,12 +380,12 @@ TEST_CASE("time and leases go on from a checkpoint, also with chunks of another 
   CHECK(Counting(other).work.ledger()->whole() == 6);
   other.batch = 480;
   CHECK(Counting(other).work.ledger()->whole() == 0);
-  // Before, data were not leased.
+  // The checkpoint is from a run without leased data.
   other = options;
   other.resumed.ledger.reset();
   CHECK(Counting(other).work.ledger()->whole() == 3);
   CHECK(Counting(other).work.counted() == 480);
-  // The last chunk of 400 samples had only 80, and has 160 in a larger budget.
+  // In a budget of 400 samples, the last chunk has only 80 samples. In a larger budget it has 160.
   SwarmWorkOptions larger = options;
   larger.resumed.budget = 400;
   CHECK(Counting(larger).work.ledger()->whole() == 2);
@@ -402,14 +402,14 @@ TEST_CASE("a checkpoint notes all chunks that are done and those under way", "[u
   Notes notes;
   write({.samples = 500, .ledger = ledger, .chunk_samples = 160}, notes);
   CHECK(swarm_note_in(notes).ledger == ledger);
-  // Earlier versions wrote only the first two parts.
+  // Earlier versions of the program wrote only this note, without `done` and `begun`.
   CHECK(notes["swarm_ledger"] == "3 5 1");
   Notes old = notes;
   old.erase("swarm_ledger_done");
   old.erase("swarm_ledger_begun");
   CHECK(swarm_note_in(old).ledger ==
         LedgerNote{.whole = 3, .mine = {{5, 1}}, .done = {}, .begun = {}});
-  // What is beyond all bounds is left out.
+  // Notes that are invalid or too long are left out.
   notes["swarm_ledger_done"] = " 5 0 9 4";
   notes["swarm_ledger_begun"] = " 3 x";
   CHECK(swarm_note_in(notes).ledger ==
@@ -468,7 +468,7 @@ TEST_CASE("a centre that rests counts what more than a third of the peers report
     swarm.work.count(swarm.now, 0);
     swarm.report(PeerId{2}, {.samples = 100 * second, .counted = others * 100 * second});
     if (others == 1) continue;
-    // This peer is hostile.
+    // Peer 3 is hostile.
     swarm.report(PeerId{3}, {.samples = 90000, .counted = 90000});
   }
   CHECK(swarm.work.counted() == others * 100 * 20);

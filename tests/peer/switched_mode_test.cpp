@@ -1,4 +1,4 @@
-// What a running swarm can switch to, and what its council decides.
+// The modes to which a running swarm can switch, and the decisions of its council.
 #include "peer/config/switched_mode.hpp"
 
 #include <catch2/catch.hpp>

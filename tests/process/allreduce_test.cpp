@@ -92,7 +92,8 @@ bool end_alike(Swarm& swarm, const std::vector<std::size_t>& peers) {
                              [&](std::size_t number) { return state_of(swarm, number) == first; });
 }
 
-/// Settings for an algorithm whose rounds have names, without a checkpoint before the end.
+/// Settings for the ring algorithm, whose points docs/faults.md names. No checkpoint is written
+/// before the end.
 const std::string round_the_ring =
     "[allreduce]\nalgorithm = \"ring\"\n[checkpoint]\nevery_steps = 0\n";
 

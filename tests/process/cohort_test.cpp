@@ -23,7 +23,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Processes of a cohort of three. Each is started as torchrun starts it, with no other variables.
+/// Processes of a cohort of three. Each gets the rank variables of torchrun, and no other
+/// environment variables.
 class CohortRun {
  public:
   explicit CohortRun(const std::string& mode = "gossip", double wait_max_s = 60) {
@@ -237,7 +238,7 @@ TEST_CASE("a process with other settings does not end the healthy peer of its ra
                                    "127.0.0.1:0", "--folder", (run.root() / "apart").string()});
   CHECK(run.exit_code(misled) == 2);
   CHECK(has(run.output(misled), " has other settings: "));
-  // The healthy peer has looked at its file again once it has written it again.
+  // The healthy peer writes its file again when it finds that the other process has replaced it.
   const auto own_address = CohortRun::status(run.folder(1))["self"].value("advertised", "none");
   CHECK(eventually([&] { return read_text(run.rendezvous() / "rank-1").starts_with(own_address); },
                    30s));

@@ -58,7 +58,7 @@ TEST_CASE("a launch would refuse none of the configs that come with the program"
     RunFiles files = read_run_files(path);
     if (files.problems.empty()) files.problems = switch_problems(files, path);
     if (files.problems.empty()) files.problems = problems_with_data(files.config);
-    // The packages of data may be missing, and one config begins with the result of another.
+    // Data packages may be missing, and one config begins with the result of another.
     std::erase_if(files.problems, [](const Problem& problem) {
       return problem.reason.starts_with("no such file") || problem.place == "data.centres";
     });
@@ -102,7 +102,7 @@ TEST_CASE("an autoencoder passes on a part of the scatter as its config promises
 TEST_CASE("ternary weights learn as their config promises", "[process]") {
   const auto summary = launched("ternary.toml", {{"epochs = 10", "epochs = 2"}});
   // Five times as many passes would reach 93 %. A float model of that accuracy drops to about 75 %
-  // if its weights are made ternary afterwards. Random weights have 10 %.
+  // if its weights are made ternary afterwards. Random weights reach 10 %.
   CHECK(summary.value("mean_accuracy", 0.0) > 0.8);
 }
 

@@ -140,7 +140,7 @@ TEST_CASE("a peer that can write no checkpoint says so and trains on", "[process
   CHECK(swarm.events(0, "save_failed").empty());
   CHECK(swarm.exchanges_go_on(1));
   swarm.signal(1, SIGTERM);
-  // Its last model is nowhere, so it must not look as if all was well.
+  // The peer's last model is not on the disk, so its exit code must report a failure.
   CHECK(swarm.wait_for_end(1, 10s).exit_code == 1);
 }
 

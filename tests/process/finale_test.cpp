@@ -54,7 +54,7 @@ double work_done(Swarm& swarm, std::size_t number) {
   return status["work"].value("counted", 0.0) / status["work"].value("budget", 1.0);
 }
 
-/// The same task in another mode.
+/// The config `together` in another mode.
 std::string together_in(const std::string& mode) {
   std::string text = together;
   text.insert(text.find("budget"), "mode = \"" + mode + "\"\n");
@@ -62,7 +62,7 @@ std::string together_in(const std::string& mode) {
   return text.erase(gossip, text.find("[membership]") - gossip);
 }
 
-/// The same task with a different number of steps for each peer.
+/// The config `text` with another number of steps for each peer, in place of 5,000.
 std::string with_steps(std::string text, const std::string& steps) {
   const std::string usual = "steps = 5000";
   return text.replace(text.find(usual), usual.size(), "steps = " + steps);

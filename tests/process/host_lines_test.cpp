@@ -13,7 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A run of the built-in task. `run` and `data` are additional lines of these tables.
+/// A run of the built-in task. `run` and `data` are additional lines of the [run] and [data]
+/// tables.
 std::string config_of(const std::string& run, const std::string& data = "") {
   return "[run]\n" + run + "[data]\nkind = \"generated\"\n" + data +
          "[data.generated]\nsamples = 4000\n[model]\nkind = \"mlp\"\nhidden = [32]\n";

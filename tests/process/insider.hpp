@@ -1,4 +1,5 @@
-// A hostile member that has a key from the allow-list, and a socket for whatever a test sends.
+// A hostile member that has a key from the allow-list, and a socket over which a test can send
+// anything.
 #pragma once
 
 #include <string>

@@ -178,7 +178,7 @@ TEST_CASE("factors of a layer are sent only while the growing batch makes them t
       "samples = 4096\ntest_samples = 512\n[model]\nkind = \"mlp\"\nhidden = [256, 128]\n[train]\n"
       "batch = 4\nschedule = \"growing_batch\"\nstep_at = [100]\nbatch_factor = 16\n"
       "batch_growths = 1\n[allreduce]\nsufficient_factors = true\n");
-  // With 64 samples no layer's factors fit into the place of its weights.
+  // With 64 samples per peer, the factors of every layer have more numbers than its weights.
   CHECK(config.launch(2) == 0);
   INFO(config.output);
   const auto summary = nlohmann::json::parse(read_text(config.run() / "summary.json"));
@@ -343,7 +343,7 @@ TEST_CASE("an interrupt before any peer has begun is no failure of a peer", "[pr
   const auto output = config.run().parent_path() / "output";
   ChildProcess launcher(
       {grapevine_binary(), "launch", config.config(), "--folder", config.run().string()}, output);
-  // The launcher makes this file when it starts the peer, which needs longer to begin.
+  // The launcher makes this file when it starts the peer, before the peer itself begins to train.
   REQUIRE(eventually(
       [&] { return std::filesystem::exists(config.run() / "peer-0" / "output.log"); }, 60s));
   launcher.signal(SIGINT);

@@ -298,7 +298,7 @@ TEST_CASE("learners that are not built in find the common optimum by mixing", "[
 TEST_CASE("learners that are not built in find the common optimum by gossip", "[process]") {
   const auto train = GENERATE(&called, &self_driven);
   // Exchanges are not steps, so the run ends when all peers are near the optimum at the same time.
-  // Forces still in flight were computed from models that were about as near.
+  // Forces still in transit come from models that were about equally near.
   const Ended ended = train(settings("gossip", 100'000'000) + "[gossip]\nperiod_steps = 8\n", true);
   CHECK(ended.codes == std::array{0, 0, 0});
   CHECK(ended.distance() < 10 * Goal::near);

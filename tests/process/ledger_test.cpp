@@ -40,7 +40,7 @@ int ledger_of(const Swarm& swarm, std::size_t number, std::string& output, bool 
   return run_grapevine(words, output).exit_code;
 }
 
-/// The ledger's document; null if the command failed.
+/// The JSON document that `grapevine ledger` prints; null if the command failed.
 nlohmann::json ledger_of(const Swarm& swarm, std::size_t number) {
   std::string output;
   if (ledger_of(swarm, number, output, true) != 0) return nullptr;

@@ -80,9 +80,8 @@ class Hosts {
   std::vector<std::string> at(int host) const {
     return {"/usr/bin/env", "ip", "netns", "exec", name(host)};
   }
-  /// Drops all packets of the connections that this host has at one of these ports, or with one of
-  /// them at another host, as if a router had forgotten the connections. Returns the number of
-  /// connections; 0 without nftables.
+  /// Drops all packets of this host's connections that use one of these ports at either end, as if
+  /// a router had forgotten the connections. Returns the number of connections; 0 without nftables.
   int forget_connections(int host, const std::set<std::string>& ports) const {
     const TemporaryFolder folder;
     const std::string list = (folder.path() / "connections").string();
@@ -319,8 +318,8 @@ TEST_CASE("two hosts find a relay when their packets to each other are lost duri
     WARN("packets are dropped by nftables; skipped");
     return;
   }
-  // The system ends the connections between the two only after ten seconds, and does not say which
-  // peer's they were.
+  // The system ends the connections between these two peers only after ten seconds, and does not
+  // say to which peer they belonged.
   CHECK(eventually([&] { return relay_between(swarm, 1, 2) == Swarm::name(0); }, 40s));
   CHECK(eventually([&] { return relay_between(swarm, 2, 1) == Swarm::name(0); }, 10s));
   CHECK(swarm.exchanges_go_on(1));

@@ -46,7 +46,7 @@ copy_every = 20
                      steps, every_steps, stages, more);
 }
 
-/// The stages that these peers carry together, according to their status.
+/// The stages that these peers hold together, according to their status.
 std::set<std::size_t> carried(Swarm& swarm, const std::vector<std::size_t>& peers) {
   std::set<std::size_t> stages;
   for (const std::size_t number : peers) {

@@ -133,7 +133,7 @@ TEST_CASE("a slow peer is planned for", "[process]") {
   // With the configured cut, the slower peer gets the smaller stage, and still holds up the other.
   CHECK(step_ms("1,0.02") > 5 * step_ms("1,1"));
   // The proposed cut leaves the slow peer almost nothing: a last layer of ten units, and perhaps
-  // the activation before it, whose cost a busy machine hides.
+  // the activation before it, whose cost is too small to measure on a busy machine.
   const Planned planned = plan(config, {"--speeds", "1,0.02"});
   INFO(planned.output);
   CHECK(has(planned.output, "Peers: as fast as this machine by 1, 0.02."));

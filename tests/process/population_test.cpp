@@ -121,7 +121,7 @@ hidden = [32]
   const auto at = output.find("mean model");
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(output.substr(at + 10)) > 80);
-  // Without an order of steps, runs are not reproducible, so sim refuses them.
+  // Without a fixed order of steps, runs are not reproducible, so sim refuses them.
   std::string refusal;
   CHECK(run_grapevine({"sim", config}, refusal).exit_code == 2);
 }

@@ -69,8 +69,8 @@ TEST_CASE("peers that train a machine of a cluster each answer together by routi
   REQUIRE(evaluated({"--route", centres, peer(0), peer(1), peer(2)}) == 0);
   const double together = accuracy_in(said);
   CHECK(together > 85);
-  // Each machine knows only its own cluster. If a machine is missing, samples of its cluster go to
-  // the next nearest machine.
+  // Each machine was trained only on its own cluster. If a machine is missing, samples of its
+  // cluster go to the next nearest machine.
   REQUIRE(evaluated({peer(0)}) == 0);
   CHECK(accuracy_in(said) < together - 15);
   REQUIRE(evaluated({"--route", centres, peer(0), "-", peer(2)}) == 0);

@@ -178,7 +178,7 @@ TEST_CASE("a peer that restarts after two switches disturbs no other", "[process
   REQUIRE(swarm.reach({0, 1, 2}, 50));
   std::string output;
   CHECK(switch_to(swarm, 0, {"d_psgd"}, output) == 0);
-  // Keys alone are keys of the present mode, not of the config's.
+  // Without a mode, settings apply to the present mode and not to the config's mode.
   CHECK(switch_to(swarm, 0, {"--set", "mixing.period_steps=3"}, output) == 0);
   INFO(output);
   for (const std::size_t number : {0, 1, 2}) {

@@ -119,8 +119,8 @@ class TicketRun {
         60s);
   }
 
-  /// Waits up to half a minute until these peers each know that exactly they are alive. Returns
-  /// false on a timeout.
+  /// Waits up to half a minute until each of these peers reports that exactly these peers are
+  /// alive. Returns false on a timeout.
   bool are_together(const std::vector<std::string>& names) const {
     return eventually(
         [&] {
@@ -196,7 +196,7 @@ TEST_CASE("three machines train together after one command each and go on withou
   CHECK(run.says("second", "has been revoked"));
   REQUIRE(run.are_together({"third", "fourth"}));
 
-  // A peer that comes back needs no new ticket, but one that was revoked stays out.
+  // A peer that comes back needs no new ticket, but a revoked peer stays out.
   run.signal("fourth", SIGKILL);
   run.exit_code("fourth");
   run.join("fourth", ticket);
@@ -252,8 +252,8 @@ TEST_CASE("a join request that is sent again is good for no other key and no oth
   CHECK(run.says("first", "a guest is refused: " + no_proof));
   CHECK(answer_to(other, request).refusal == no_proof);
 
-  // The same key gets its certificate again, since its answer may have been lost. That does not use
-  // up the ticket.
+  // The same key gets its certificate again, because the first answer may have been lost. The
+  // repeated request does not use up the ticket.
   const JoinAnswer again = answer_to(ticket, request);
   CHECK(again.refusal == "");
   CHECK(again.certificates.front() == admitted.certificates.front());
@@ -285,8 +285,8 @@ TEST_CASE("a statement that comes right behind its certificate counts against no
   REQUIRE(admitted.refusal == "");
   Insider second(own, "second", ticket.inviter, ticket.addresses.front());
   REQUIRE(second.join());
-  // The newcomers joined elsewhere: the first peer hears of them from the second. Of many messages
-  // that are sent at once, most are read together.
+  // The newcomers joined elsewhere, so the first peer learns about them from the second. If many
+  // messages are sent at once, the receiver reads most of them together.
   const KeyPair swarm = keep_swarm_key(run.folder("first"), "swarm_key").pair;
   constexpr std::size_t newcomers = 20;
   for (std::size_t i = 0; i < newcomers; ++i) {
@@ -426,7 +426,7 @@ TEST_CASE("a peer that was revoked while it was down is told once that it may ha
   run.join("second", ticket);
   const std::string place = "no peer with an authorised key answers at " + run.address("first");
   CHECK(run.says("second", "If revoked, join with a new ticket and another --folder"));
-  // All addresses are reported at the same moment.
+  // The peer reports all addresses at the same moment, so it can be ended now.
   run.signal("second", SIGTERM);
   run.exit_code("second");
   const std::string output = run.output("second");

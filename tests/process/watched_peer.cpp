@@ -3,10 +3,10 @@
 //
 // A test puts a file `point` next to the peers' folders: "NAME, before|after SIGNAL SKIP". The
 // first peer that reaches that point for the (SKIP + 1)th time removes the file and sends itself
-// the signal. With `before`, it does so before it carries out its effects at that point. With
-// `after`, it does so after them, when the next event comes. A peer adds a line to `sums` in its
-// folder for every sum that it applies: the resulting lineage (and the stage), the step, and a
-// fingerprint of the sum.
+// the signal. With `before`, the signal precedes the effects that the peer carries out at that
+// point. With `after`, the signal follows the effects, at the next event. A peer adds a line to
+// `sums` in its folder for every sum that it applies: the resulting lineage (and the stage), the
+// step, and a fingerprint of the sum.
 #include <unistd.h>
 
 #include <csignal>

@@ -224,7 +224,8 @@ class OnePeer {
     return begins(install);
   }
 
-  /// The same, but without the third peer. We get our stage from the hostile peer.
+  /// The hostile peer installs a generation without the third peer, in which we get our stage from
+  /// the hostile peer. Returns true if we begin it.
   bool begins_with_hostile_alone(const ModelVersion& version) {
     Generation install{.order = {self, hostile},
                        .sources = {self, hostile},
@@ -241,7 +242,7 @@ class OnePeer {
     return mode_.generations()->current() != nullptr;
   }
 
-  /// How often our peer has told `peer` to end a generation of the hostile peer, which it blames.
+  /// How often our peer has told `peer` to end a generation and blamed the hostile peer for it.
   std::size_t ended_for(PeerId peer) const {
     return static_cast<std::size_t>(
         std::ranges::count_if(out_.messages, [peer](const Outgoing& sent) {
@@ -312,7 +313,7 @@ TEST_CASE("a sound peer may decide late, or see less of a target, and is only re
   planner.set_view(EndView::over, 3);
   CHECK(planner.contradicts_end(goes_on));
   CHECK_FALSE(planner.problem_of_end(goes_on, true).empty());
-  // A sound proposer may go on if our answer to the ballot did not report the end.
+  // An honest proposer may go on if our answer to the ballot did not report the end.
   CHECK(planner.problem_of_end(goes_on, false).empty());
   planner.set_view(EndView::reached, 3);
   CHECK(planner.contradicts_end(goes_on));
@@ -454,8 +455,8 @@ TEST_CASE("a final model that few have is replaced by any newer one", "[unit]") 
   CHECK(planner.can_begin(start, self, {.version = ours}));
   start.version.samples = 10;
   CHECK_FALSE(planner.can_begin(start, self, {.version = ours}));
-  // A peer whose run is not over does not give up its work, either, for an older version that only
-  // one peer has.
+  // A peer whose run is not over does not give up its work for an older version that only one peer
+  // has.
   const ModelVersion early{.step = 9, .samples = 11, .lineage = 7};
   CHECK_FALSE(planner.can_begin(start, self, {.version = early}));
   // An older version may belong to peers whose run is not over.

@@ -75,10 +75,10 @@ class Seen : public Watcher {
   }
 
   std::vector<std::pair<PeerNumber, PeerId>> differ;  ///< Reports, as reporter and accused peer.
-  std::set<PeerNumber> adopted;                       ///< Peers that adopted a state afterwards.
+  std::set<PeerNumber> adopted;                       ///< Peers that adopted a state later.
   std::map<std::uint64_t, std::set<std::uint64_t>> fingerprints;  ///< Keyed by step.
   std::map<PeerNumber, std::uint64_t> samples;   ///< The samples of each peer's version.
-  std::map<PeerNumber, std::uint64_t> given_up;  ///< Samples by which versions have fallen.
+  std::map<PeerNumber, std::uint64_t> given_up;  ///< Samples that each peer's version has lost.
   std::uint64_t collective = 0;                  ///< Samples of the first collective.
 };
 

@@ -169,7 +169,8 @@ TEST_CASE("control links come back after damaged bytes and after a long silence"
     world.load_state({});
   }
   SECTION("answers that were swallowed") {
-    // This is like a damaged length, after which no byte on the connection is understood.
+    // A cut has the same effect as a damaged length, after which no byte on the connection is
+    // understood.
     world.load_state({.cut = true});
     const auto before = world.proxy.counters().connections;
     auto next = std::chrono::steady_clock::now();

@@ -215,7 +215,7 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
     apart = std::max(apart, std::abs(static_cast<double>(a[i]) - b[i]));
     largest = std::max(largest, std::abs(static_cast<double>(a[i])));
   }
-  // The same sums are added in another order, for 200 steps with momentum.
+  // The same terms are added in another order, for 200 steps with momentum.
   CHECK(apart < 1e-4 * largest);
   // Gathered factors cost half as much as summed elements. The checksum adds four numbers.
   const std::size_t elements = run.learner(0)->layout().size();

@@ -23,8 +23,8 @@ constexpr PeerNumber named = 2;  ///< The peer that the liar names as a source.
 constexpr PeerId unknown{77};
 
 enum class Lie {
-  circle,  ///< Each peer but the liar has to get the state from another of them.
-  sound,   ///< All peers have to get the state from a sound one, which does not have it.
+  circle,  ///< Each peer but the liar has to get the state from another honest peer.
+  sound,   ///< All peers have to get the state from an honest peer, which does not have it.
   unknown  ///< All peers have to get the state from a peer that does not exist.
 };
 

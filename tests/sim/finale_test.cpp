@@ -215,7 +215,8 @@ TEST_CASE("when the time of the run is over all end with one model", "[sim]") {
 
 namespace {
 
-/// A peer that makes false reports about its model. All its parameters have one value and keep it.
+/// A peer that makes false reports about its model. All its parameters have the same value, which
+/// never changes.
 class Boaster final : public StandIn {
  public:
   Boaster(std::size_t dimension, double says, float value = 0)

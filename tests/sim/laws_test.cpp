@@ -175,7 +175,7 @@ namespace {
 
 struct Exchanges {
   double begun = 0;    ///< Committed exchanges that peers other than 0 began.
-  double sharing = 0;  ///< The number of times that such a peer took part in a committed exchange.
+  double sharing = 0;  ///< How often peers other than 0 took part in committed exchanges.
 };
 
 /// The exchanges of all peers but 0, the slow one, within a minute.

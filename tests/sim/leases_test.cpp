@@ -1,5 +1,5 @@
-// Leased data until the common end: faster peers get more chunks, and others train the chunks of
-// the dead.
+// Leased data until the common end: faster peers get more chunks, and the chunks of dead peers are
+// trained by others.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace gv {
 namespace {
 
-/// The same options with leased data: chunks of eight steps.
+/// Returns these options with leased data, in chunks of eight steps.
 Simulator::Options leased(Simulator::Options options) {
   options.node.course.work.chunk_steps = 8;
   options.node.course.work.weigh_max = 1;

@@ -61,7 +61,7 @@ struct LockstepRun {
     return options;
   }
 
-  /// The same world, but peer 2 computes at a quarter of the others' pace, and shares follow speed.
+  /// Like options(), but peer 2 computes at a quarter of the others' pace, and shares follow speed.
   Simulator::Options with_a_slow_one() {
     for (TrainerSpec& spec : specs) spec.batch_max = 4 * spec.batch;
     Simulator::Options chosen = options();

@@ -1,4 +1,4 @@
-// All-reduce peers compute what one machine would: bit for bit if it adds in the same order.
+// All-reduce peers compute the same as one machine, bit for bit if it adds in the same order.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -98,9 +98,9 @@ TEST_CASE("peers in lockstep are one peer with the whole batch", "[sim][allreduc
   const auto models = run.in_lockstep(algorithm);
   for (const std::vector<float>& its : models) {
     CHECK(its == models.front());
-    // Both add the same 32 gradients in float, but in different orders. Each step adds an error of
-    // some 1e-7 of the update, which is a hundredth of the parameters. The errors of 200 steps add
-    // up.
+    // The peers and the serial run add the same 32 gradients in float, but in different orders.
+    // Each step adds an error of some 1e-7 of the update, which is a hundredth of the parameters.
+    // The errors of 200 steps add up.
     CHECK(distance(its, parameters) < 1e-6);
   }
 }
@@ -355,7 +355,7 @@ TEST_CASE(
   const LockstepRun run(4, 8, 400, OptimizerKind::sgd);
   double accuracy = 0;
   std::size_t bytes = 0;
-  // The first row sends whole gradients.
+  // The first row sends uncompressed gradients.
   const std::vector<CompressorOptions> rows = {
       {}, {.one_bit = true}, {.random_k_per_512 = 64}, {.ternary = true}};
   for (const CompressorOptions& compression : rows) {
@@ -374,9 +374,9 @@ TEST_CASE(
       bytes = sums.sent;
     } else {
       CHECK(run.accuracy(world) > accuracy - 0.04);
-      // A whole gradient has 780 values, each sent one and a half times. With compression, each of
-      // four peers sends three parts: 29 floats each with one bit a value, 51 with ternary values,
-      // and 98 with values at random places.
+      // An uncompressed gradient has 780 values, each sent one and a half times. With compression,
+      // each of four peers sends three parts: 29 floats each with one bit per value, 51 with
+      // ternary values, and 98 with values at random places.
       CHECK(sums.sent < bytes / 6);
     }
   }

@@ -203,7 +203,8 @@ Ended run_of(const MixRule& rule, const std::vector<FaultRule>& faults,
   return result;
 }
 
-/// Rules whose peers remember different things about neighbours. A death interrupts each kind.
+/// Rules whose peers keep different kinds of memory of their neighbours, each of which has to
+/// survive deaths.
 std::vector<MixRule> rules_with_memory() {
   return {{},
           {.topology = {.kind = TopologyKind::one_peer_exponential},
@@ -317,11 +318,11 @@ class Lead : public Watcher {
   std::uint64_t most = 0;
 };
 
-/// What a run with a slow peer shows.
+/// The results of a run with a slow peer.
 struct Straggled {
   std::uint64_t lead = 0;      ///< The largest lead of a peer, in steps.
   double done = 0;             ///< When peer 0 was done, in seconds.
-  std::size_t held_after = 0;  ///< The most messages that peer 0 held a second later or after.
+  std::size_t held_after = 0;  ///< Most messages that peer 0 held once done for a second.
 };
 
 /// Runs with peer 2 at a quarter of the pace.
@@ -408,8 +409,8 @@ TEST_CASE("a slow peer of a swarm with a common budget is not accused of unsound
           "[sim][mixing]") {
   Simulator::Options options = world_of(4, 3000, Way::rounds_without_waiting);
   options.node.mixing.period = 1;
-  // A round takes the slow peer 20 s. By then the others have made more steps than its versions may
-  // count for one step.
+  // A round takes the slow peer 20 s. Meanwhile the others train more samples than a version with
+  // so few steps may count.
   options.scenario.speeds = {{.peers = just(3), .factor = 0.001}};
   options.scenario.faults = {fault(FaultKind::kill, 30s, just(2))};
   Simulator world(options, learners(options));

@@ -319,7 +319,7 @@ TEST_CASE("a budget of all peers goes on through a switch and ends once", "[sim]
     ends.insert(fingerprint(simulator.peer(number).work->parameters()));
   }
   CHECK(ends.size() == 1);
-  // A peer learns a second or two late what others have trained.
+  // It takes a second or two until a peer learns how many samples others have trained.
   const double budget = 800.0 * peers;
   CHECK(double(trained) >= budget * 0.97);
   CHECK(double(trained) < budget * 1.15);

@@ -1,5 +1,5 @@
-// Which waiting transfers newer ones make useless. If rounds are shorter than the time a message
-// spends on a link, either only the newest message counts, or all messages do.
+// Tests which waiting transfers become useless when newer ones arrive. If rounds are shorter than
+// the time a message spends on a link, either only the newest message counts, or all messages do.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

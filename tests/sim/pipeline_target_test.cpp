@@ -180,7 +180,8 @@ TEST_CASE("groups that test their model stand still only for the death of a memb
     run_to_the_end(world, Time(5min));
     INFO(record.story);
     CHECK(record.facts.of<TargetMeasured>() > 0);
-    // Other generations follow each other without an end, for another division of the work.
+    // Each of the three survivors reports one end, because of the death. A generation that divides
+    // the work differently replaces the one before without an end.
     CHECK(record.facts.of<GenerationEnded>() == 3);
   }
 }

@@ -195,7 +195,7 @@ TEST_CASE("a death at any moment lets the others go on with every micro-batch co
     REQUIRE(record.newest == task.steps);
     REQUIRE(record.facts.of<SumRefused>() == 0);
     REQUIRE(record.stages.size() == task.stages);
-    if (task.consensus == StageConsensus::mixing) continue;  // Then replicas may differ.
+    if (task.consensus == StageConsensus::mixing) continue;  // Replicas that mix may differ.
     record.require_equal_replicas();
   }
 }
@@ -310,8 +310,8 @@ TEST_CASE("a peer that leaves hands its stage over and nothing is made twice or 
     REQUIRE(record.stages.size() == task.stages);
     handed_over += record.facts.of<StageAdopted>() > 0;
   }
-  CHECK(handed_over > 30);  // This happens in 39 of 60 worlds. In the others, the peer had no stage
-                            // or another replica of it remained.
+  CHECK(handed_over > 30);  // Stages are handed over in 39 of 60 worlds. In the others, the peer
+                            // had no stage or another replica of it remained.
 }
 
 TEST_CASE("peers that all leave at once wait for nobody", "[sim]") {

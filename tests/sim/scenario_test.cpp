@@ -36,8 +36,8 @@ std::string scenario_reference() {
          settings_table(scenario_settings<LinkRule>()) +
          "\n## [[scenario.fault]]\n\nSomething that goes wrong, once or again and again.\n\n" +
          settings_table(scenario_settings<FaultRule>()) +
-         "\n## [[scenario.hostile]]\n\nPeers that want to spoil the run; later rules win. Virtual "
-         "peers in rounds only ([guards](algorithms/guards.md)).\n\n" +
+         "\n## [[scenario.hostile]]\n\nHostile peers; later rules win. Only for virtual peers in "
+         "`mixing` ([guards](algorithms/guards.md)).\n\n" +
          settings_table(scenario_settings<HostileRule>());
 }
 
@@ -359,7 +359,7 @@ loss = 0.5
   CHECK(to_toml(scenario) == to_toml(drawn_from(7)));
   CHECK(to_toml(scenario) != to_toml(drawn_from(8)));
   Scenario again = scenario;
-  draw_rules(again, 8, 9);  // What is drawn is not drawn again.
+  draw_rules(again, 8, 9);  // Rules that have been drawn are not drawn again.
   CHECK(to_toml(again) == to_toml(scenario));
 }
 
@@ -403,8 +403,9 @@ TEST_CASE("every file of faults that comes along is sound") {
 TEST_CASE("the page of scenarios says what the tables of scenarios say") {
   const std::string page = std::string(GRAPEVINE_SOURCE_DIR) + "/docs/scenarios.md";
   const std::string expected =
-      "# Scenarios\n\nWhat a `[scenario]` may say, for `grapevine sim` and `grapevine launch "
-      "--faults`. How to use it is in\n[simulator.md](simulator.md) and "
+      "# Scenarios\n\nThe keys of a `[scenario]`, for `grapevine sim` and `grapevine launch "
+      "--faults`. "
+      "Their use is explained in\n[simulator.md](simulator.md) and "
       "[faults.md](faults.md).\n\n" +
       scenario_reference();
   // Set this variable to rewrite the page, and then read the diff.

@@ -1,5 +1,5 @@
-// Virtual swarms whose peers join by tickets: which peers are members, and how fast all peers learn
-// this.
+// Virtual swarms whose peers join by tickets: which peers become members, and how fast all other
+// peers learn of them.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdio>

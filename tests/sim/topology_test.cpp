@@ -109,7 +109,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   world.run(Time(6150ms));
   const Eigen::MatrixXd m = matrix_of(expected_square_of_pairs(topology, peers, seed, 4000, alpha));
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(m);
-  const auto second = static_cast<Eigen::Index>(peers) - 2;  // The last belongs to the mean.
+  const auto second = static_cast<Eigen::Index>(peers) - 2;  // The last vector belongs to the mean.
   const Eigen::VectorXd v = solver.eigenvectors().col(second);
   const double l = (1 - solver.eigenvalues()(second)) / (2 * alpha * (1 - alpha));
   all.predicted += 1 - alpha * l;
@@ -120,7 +120,7 @@ void measure(const Topology& topology, std::size_t peers, std::uint64_t seed, do
   std::size_t rounds = 0;
   for (const auto& [round, entries] : by_round(log)) {
     const Eigen::MatrixXd before = around_mean(models);
-    if (before.squaredNorm() < 1e-6 * first) break;  // Below this, rounding begins to matter.
+    if (before.squaredNorm() < 1e-6 * first) break;  // At a lower scatter, rounding matters.
     bool whole = true;
     for (const ExchangeLog::Entry& entry : entries)
       whole = ExchangeLog::apply(entry, models) && whole;

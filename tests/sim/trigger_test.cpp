@@ -57,8 +57,8 @@ TEST_CASE("a Poisson trigger makes as many exchanges as one by steps", "[sim][tr
   const double counted = run_of(TriggerKind::steps).exchanges;
   const double drawn = run_of(TriggerKind::poisson).exchanges;
   CHECK(counted > 60);
-  // There are about 450 exchanges with each trigger. Random triggers vary this number by 5 % (one
-  // standard deviation).
+  // There are about 450 exchanges with each trigger. With random triggers, this number has a
+  // standard deviation of 5 %.
   CHECK(drawn == Approx(counted).epsilon(0.2));
 }
 

@@ -17,7 +17,7 @@
 
 namespace gv {
 
-/// What was wrong in a world; empty if nothing was.
+/// The invariant that a world violated, and how; empty if it violated none.
 inline std::string text_of(const Verdict& verdict) {
   return verdict.violation ? verdict.violation->invariant + ": " + verdict.violation->what : "";
 }

@@ -58,8 +58,8 @@ bool are_all(const Present& here) {
   return std::ranges::all_of(here, [](bool is_here) { return is_here; });
 }
 
-/// A shared plan. Plans cache the rounds that they have computed, and a method is copied for each
-/// run.
+/// A plan that all copies of a method share. A method is copied for each run, and the plan caches
+/// the rounds that it has computed.
 using SharedPlan = std::shared_ptr<const RoundPlan>;
 
 SharedPlan plan_of(const MixRule& rule, std::size_t n) {

@@ -25,8 +25,8 @@ double size_squared(const std::vector<Vector>& models) {
   return sum;
 }
 
-/// True if `size`, which is about 1 at first, grows. The sizes after 1200 and 2400 rounds are
-/// compared, when only the direction that grows fastest remains.
+/// True if `size`, which is about 1 at first, grows. Compares the sizes after 1200 and 2400 rounds.
+/// By then only the direction that grows fastest remains.
 bool grows(const std::function<void()>& round, const std::function<double()>& size) {
   constexpr int rounds = 1200;
   double before = 0;

@@ -210,8 +210,8 @@ Sample poisson_pairs(std::size_t n, double time, bool with_companion) {
   return sample;
 }
 
-/// The largest difference between mixers, which run rounds of pairs along a ring, and the same
-/// equations with one unit of time for each round.
+/// The largest difference between mixers, which run rounds of pairs along a ring, and the equations
+/// of poisson_pairs() with one unit of time for each round.
 double off_the_flow(std::size_t n, std::size_t rounds) {
   const MixRule rule{.topology = {.kind = TopologyKind::ring},
                      .partners = Partners::pairs,

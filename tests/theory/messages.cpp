@@ -185,7 +185,7 @@ ChocoRun choco_run(std::size_t n, std::size_t elements, const Codec& codec, doub
   Lab lab({.gamma = gamma, .codec = codec, .memory = MixMemory::difference},
           drawn_models(n, elements, 8));
   const Vector before = lab.mean();
-  // At first references are sent whole, so the first rounds differ from all others.
+  // At first complete references are sent, so the first rounds differ from all others.
   lab.rounds(20);
   const double first = lab.spread_squared();
   std::size_t done = 0;

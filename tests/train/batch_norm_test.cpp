@@ -191,7 +191,7 @@ TEST_CASE("statistics inside other layers are found and go with their stage") {
   CHECK(statistics_of(slice(plan, 2, 3)) == std::vector<Range>{{4, 8}});
 }
 
-/// Samples of three values around `mean`, and a model that begins with a batch norm of them.
+/// Samples of three values around `mean`.
 std::shared_ptr<const DataSet> around(float mean) {
   auto data = std::make_shared<DataSet>();
   data->shape = {3, 1, 1};
@@ -208,7 +208,8 @@ const TrainerSpec normalised{
     .schedule = {.learning_rate = 0.01},
     .batch = 16,
     .steps = 1000};
-/// The layout of its first stage, and of the whole model: gains, biases, means and mean squares.
+/// Where the running means and mean squares begin in the parameters of `normalised`, after three
+/// gains and three biases.
 constexpr std::size_t mean_at = 6;
 constexpr std::size_t square_at = 9;
 
@@ -241,7 +242,7 @@ TEST_CASE("running statistics of large inputs are not held in a stage") {
   for (int i = 0; i < 50; ++i) stages->update(0, gradient, 1);
   CHECK(stages->held() == 0);
   CHECK(stages->parameters(0)[square_at] == Approx(10001));
-  // What another member has sent stays within a bound that keeps the arithmetic finite.
+  // Values that another member sends are kept within a bound that keeps the arithmetic finite.
   stages->set(0, std::vector<float>(gradient.size(), 0x1p100F));
   CHECK(stages->held() == 1);
   CHECK(largest_magnitude(stages->parameters(0).first(mean_at)) == 1000);

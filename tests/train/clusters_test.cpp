@@ -138,7 +138,7 @@ TEST_CASE("a mean of sums and counts weighs centres by their samples") {
 TEST_CASE("a centre without samples keeps its place and one without a count is nowhere") {
   Model model(clusters(k), {width, 1, 1}, 6);
   Floats parameters = centred({0, 0, 100, 100});
-  // The sums and the count of such a centre halve in each step.
+  // The sums and the count of a centre without samples halve in each step.
   for (int i = 0; i < 1000; ++i) step(model, parameters, corners, 0.5F);
   CHECK(centre(parameters, 1)[0] == Approx(100));
   for (std::size_t i = 0; i < parameters.size(); ++i) {

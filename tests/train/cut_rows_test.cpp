@@ -182,7 +182,7 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
   return apart / largest;
 }
 
-/// Runs a batch norm by members with strips, and compares it with the layer over whole images.
+/// Runs a batch norm on members with strips, and compares it with the layer over whole images.
 template <class T>
 void check_batch_norm(double tolerance) {
   const LayerPlan plan = plan_of({.kind = LayerKind::batch_norm}, {3, 6, 4});

@@ -45,7 +45,7 @@ TEST_CASE("R2 is one minus the squared errors over the squared distances from th
 
 TEST_CASE("R2 of the least-squares line is the squared correlation", "[unit]") {
   // x = 0, 1, 2, 3: Sxx = 5, Sxy = 11.5, so the slope is 2.3 and the offset 4.25 - 1.5 * 2.3 = 0.8.
-  // The parameters are floats, so the errors are off by 1e-7 relative at most.
+  // The parameters are floats, which limits the relative accuracy to about 1e-7.
   CHECK(r2_of(2.3F, 0.8F, line({1, 3, 5, 8})) == Approx(11.5 * 11.5 / (5 * 26.75)).epsilon(1e-6));
 }
 

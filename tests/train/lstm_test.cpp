@@ -1,4 +1,4 @@
-// The LSTM compared with known numbers, and what it remembers at the start.
+// The LSTM compared with known numbers, and its memory at the start.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>

@@ -197,7 +197,7 @@ TEST_CASE("every optimiser follows its double-precision reference", "[unit]") {
 }
 
 TEST_CASE("no two kinds of optimiser are the same within the tolerance", "[unit]") {
-  // Like the case above, but this compares the references of different kinds with each other.
+  // Compares the references of different kinds with each other, rather than with the optimisers.
   std::vector<std::vector<double>> ends;
   for (const Kind kind : kinds) {
     std::vector<Reference> tensor(3, Reference{.spec = exact_spec(kind), .x = 1});
@@ -412,7 +412,7 @@ TEST_CASE("any state that an optimiser makes is possible", "[unit]") {
       for (int t = 0; t < 400; ++t) {
         optimizer.copy_state(state);
         REQUIRE(optimizer.is_possible(state));
-        // Gradients of all sizes, zeros among them. The largest size lasts for many steps.
+        // Gradients of all sizes, including zeros. The largest size lasts for many steps.
         const int power = static_cast<int>(rng.below(70)) - 30;
         const float most = t % 100 < 40 ? largest_gradient : std::ldexp(1.0F, power);
         for (float& value : g) {
@@ -505,7 +505,7 @@ TEST_CASE("a reset optimiser is a new one", "[unit]") {
 TEST_CASE("a long vector is updated like its parts, and its largest value is known", "[unit]") {
   constexpr std::size_t size = 10001, cut = 4999;
   for (const Kind kind : kinds) {
-    if (kind == Kind::lars || kind == Kind::lamb) continue;  // These need the whole tensor.
+    if (kind == Kind::lars || kind == Kind::lamb) continue;  // These need complete tensors.
     INFO("kind " << static_cast<int>(kind));
     Rng rng(6);
     std::vector<float> whole(size, 1), g(size);

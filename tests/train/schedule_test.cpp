@@ -94,7 +94,7 @@ TEST_CASE("the rate of a slow peer in warm-up falls with the progress of its swa
                     .step_factor = 0.5,
                     .final_fraction = 0.1};
   // The peer has made 5 steps of warm-up when the swarm is at the middle of the cosine, and 9 when
-  // it is at its end.
+  // the swarm is at the end.
   CHECK(learning_rate_at(spec, 1, 4, 60, 111) == near(2 * 0.5 * 0.55));
   CHECK(learning_rate_at(spec, 1, 8, 110, 111) == near(2 * 0.9 * 0.1));
   spec.kind = ScheduleKind::step;

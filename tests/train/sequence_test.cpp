@@ -1,5 +1,5 @@
-// Layers on sequences: compared with a naive reference, causal, tied or not, and a whole
-// transformer.
+// Layers on sequences are compared with a naive reference, and must be causal. Complete
+// transformers are tested with tied and untied tables.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <string>

@@ -83,7 +83,8 @@ TEST_CASE("the gradient for the sharpness is that of the mean over unequal batch
   DataSet data;
   data.shape = {2, 1, 1};
   data.target_width = 1;
-  // There are more samples than fit in one batch, and their number is not a multiple of its size.
+  // There are more samples than fit in one batch, and their number is not a multiple of the batch
+  // size.
   const std::size_t samples = evaluation_batch(data) + 3;
   for (std::size_t i = 0; i < samples; ++i) {
     data.floats.push_back(static_cast<float>(i % 7) / 8);

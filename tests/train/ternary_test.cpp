@@ -332,7 +332,7 @@ TEST_CASE("a step changes the floats behind ternary weights by the gradient at t
   for (std::size_t i = 0; i < first.size(); ++i) {
     REQUIRE(learner->parameters()[i] == Approx(first[i] - 0.25F * gradient[i]).margin(1e-7));
   }
-  // A model is evaluated by its ternary weights.
+  // A model is evaluated with its ternary weights.
   Model judge(ternary(mlp({24}, 5)), data->shape, evaluation_batch(*data));
   Model plain(mlp({24}, 5), data->shape, evaluation_batch(*data));
   const Floats now(learner->parameters().begin(), learner->parameters().end());

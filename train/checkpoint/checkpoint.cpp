@@ -1,4 +1,4 @@
-// Saves and loads checkpoints, each a pair of files. The newest complete pair comes first.
+// Saves and loads checkpoints, each a pair of files. Loading tries the newest pair first.
 #include "train/checkpoint/checkpoint.hpp"
 
 #include <zlib.h>
@@ -139,7 +139,7 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
                             std::map<std::string, std::string> metadata, std::size_t keep) {
   const auto is_sound = [](const auto& named) { return is_finite(named.second); };
   if (!is_finite(parameters) || !std::ranges::all_of(optimizer.vectors, is_sound)) {
-    // No peer could resume from it, and it would take the place of an earlier one.
+    // No peer could resume from such a checkpoint, and it would push out an earlier one.
     return folder.string() + ": the model is not finite, so earlier checkpoints are kept";
   }
   std::error_code error;

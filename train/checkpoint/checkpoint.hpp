@@ -22,9 +22,10 @@ struct Checkpoint {
 };
 
 /// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
-/// (created if missing), so that a parameter file implies its partner. Then deletes all but the
-/// newest `keep` pairs (at least one) up to this step; pairs of later steps are kept. Returns the
-/// reason for a failure, or an empty string. After a failure, older checkpoints are untouched.
+/// (created if missing). In this order, a crash cannot leave a parameter file without its optimiser
+/// file. Then deletes all but the newest `keep` pairs (at least one) up to this step; pairs of
+/// later steps are kept. Returns the reason for a failure, or an empty string. After a failure,
+/// older checkpoints are untouched.
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);

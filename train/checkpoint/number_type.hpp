@@ -14,8 +14,8 @@ enum class NumberType { f32, f16, bf16, f64, i8, i16, i32, i64, u8, u16, u32, u6
 /// A number type's names in messages and in safetensors files, and the length of one number.
 struct NumberTypeFacts {
   NumberType type;
-  std::string_view name;         ///< For example "f16".
-  std::string_view safetensors;  ///< For example "F16".
+  std::string_view name;         ///< The name in messages, for example "f16".
+  std::string_view safetensors;  ///< The name in safetensors files, for example "F16".
   std::size_t bytes;
 };
 inline constexpr std::array number_types = {
@@ -39,12 +39,12 @@ constexpr const NumberTypeFacts& facts_of(NumberType type) {
 constexpr std::size_t bytes_of(NumberType type) { return facts_of(type).bytes; }
 constexpr std::string_view to_string(NumberType type) { return facts_of(type).name; }
 
-/// The type that safetensors files call `name`; nullopt if we do not read it.
+/// The type that safetensors files call `name`; nullopt if that type is not supported.
 std::optional<NumberType> safetensors_type(std::string_view name);
 
 /// Reads out.size() little-endian numbers from `bytes`, which must have bytes_of(type) bytes for
-/// each. An f64 is rounded to the nearest float32 and may become infinite. Returns false if float32
-/// cannot hold a whole number exactly; `out` must then not be used.
+/// each. An f64 is rounded to the nearest float32 and may become infinite. Returns false if an
+/// integer has no exact float32 value; `out` must then not be used.
 bool read_numbers(NumberType type, std::span<const std::byte> bytes, std::span<float> out);
 
 /// Writes the values to `out` as little-endian f32, f16 or bf16, rounded to nearest even. `out`

@@ -274,8 +274,8 @@ std::string read_tensors(std::ifstream& in, const Json& header, std::uint64_t da
   return offset != data_bytes ? "it has bytes after its last tensor" : "";
 }
 
-/// Checks a file's checksums, if it has any, and returns the problem. `sum` is the checksum of the
-/// data that were read.
+/// Checks a file's checksums, if it has any, and sets `loaded.checksummed`. Returns the problem, or
+/// an empty string. `sum` is the checksum of the data that were read.
 std::string problem_of_sums(LoadedTensors& loaded, const Json& header, const std::string& text,
                             std::uint32_t sum) {
   const auto data_sum = loaded.metadata.find(data_sum_key);

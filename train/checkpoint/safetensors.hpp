@@ -50,8 +50,8 @@ struct LoadedTensors {
   std::string problem;
 };
 
-/// Reads a file strictly: no gaps, no trailing bytes, all values finite, whole numbers only if
-/// float32 holds them, and checksums correct if there are any. Never throws.
+/// Reads a file strictly: no gaps, no trailing bytes, all values finite, integers only if float32
+/// holds them exactly, and checksums correct if there are any. Never throws.
 LoadedTensors read_safetensors(const std::filesystem::path& file);
 
 }  // namespace gv

@@ -8,9 +8,9 @@
 
 namespace gv {
 
-/// The numbers below `size` in an order that depends on the key, computed and not stored. The
-/// numbers are cut into blocks of `block`, of which the last may be shorter, and consecutive places
-/// of the order take their numbers from few blocks:
+/// The numbers below `size` in an order that depends on `key`. The order is computed, not stored.
+/// The numbers are cut into blocks of `block` numbers, of which the last may be shorter.
+/// Consecutive places of the order take their numbers from only a few blocks:
 ///
 ///   1. The blocks follow each other in a random order.
 ///   2. The numbers of each block are shuffled.
@@ -27,7 +27,7 @@ class BlockOrder {
   std::uint64_t size() const { return size_; }
   /// Returns the number at that place in the order. It is below size().
   std::uint64_t at(std::uint64_t place) const;
-  /// Returns the blocks that hold the numbers in the window of that place, in the random order of
+  /// Returns the blocks that hold the numbers of the window around `place`, in the random order of
   /// the blocks.
   std::vector<std::uint64_t> blocks_near(std::uint64_t place) const;
 

@@ -40,7 +40,7 @@ BlockReader::Held* BlockReader::find(std::size_t number) {
   return nullptr;
 }
 
-/// Adds a block, and makes room for it by dropping the least recently used one.
+/// Adds a block. If there is no room, drops the least recently used block first.
 BlockReader::Held& BlockReader::add(std::size_t number) {
   if (held_.size() == held_max) {
     const auto oldest = std::ranges::min_element(held_, {}, &Held::used);

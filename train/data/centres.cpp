@@ -1,4 +1,4 @@
-// Finds the nearest centre, and reads centres from a model of k-means.
+// Finds the nearest centre, and reads centres from a k-means model.
 #include "train/data/centres.hpp"
 
 #include <algorithm>

@@ -12,14 +12,14 @@ namespace gv {
 
 inline constexpr std::size_t csv_problems_max = 20;  ///< The most problems listed for one file.
 
-/// How values become inputs: as (value - mean) / deviation. This is computed in double precision,
+/// Values become inputs as (value - mean) / deviation. The result is computed in double precision,
 /// so that values with a large mean do not lose the digits in which they differ.
 struct InputScale {
   double mean = 0;
   double deviation = 1;
 };
 
-/// Reads the lines of one file in order and checks that they fit together.
+/// Reads the lines of one file in order, and checks that all rows have the same number of columns.
 class CsvRows {
  public:
   /// If `targets` is 0, the last column is a label. Otherwise, the last `targets` columns are
@@ -36,7 +36,7 @@ class CsvRows {
 
   /// Appends the sample in the next line to `data`. `line` excludes the line end. Skips empty
   /// lines, and headings in the first line. Returns the reason and remedy if the line is refused;
-  /// `data` is then useless.
+  /// `data` must then not be used.
   std::optional<Problem> add(std::string_view line, DataSet& data);
 
   /// Number of the last line read, from 1.

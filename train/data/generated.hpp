@@ -10,7 +10,7 @@ namespace gv {
 
 struct GeneratedSpec {
   std::size_t samples = 0;
-  std::size_t features = 0;  ///< Input numbers of a sample.
+  std::size_t features = 0;  ///< Number of input values in a sample.
   std::size_t side = 0;      ///< Samples are images of side x side, or flat if this is 0.
   std::size_t classes = 0;
   std::size_t blobs = 1;    ///< Number of blobs of each class, each with its own centre.
@@ -27,9 +27,9 @@ struct GeneratedSpec {
 /// convolutions and pooling can detect it.
 DataSet generate_blobs(const GeneratedSpec& spec, std::uint64_t stream);
 
-/// Draws normally distributed inputs x and makes targets W x + b + noise. Each row of W has length
-/// 1 and each element of b is normal, so the best R2 that a model can have is 1 / (1 + noise^2),
-/// where `noise` is a standard deviation. W and b depend only on the seed.
+/// Draws normally distributed inputs x and makes targets W x + b + noise. The noise has the
+/// standard deviation spec.noise. Each row of W has length 1, and each element of b is normal. So
+/// the best R2 that a model can reach is 1 / (1 + spec.noise^2). W and b depend only on the seed.
 DataSet generate_linear(const GeneratedSpec& spec, std::uint64_t stream);
 
 }  // namespace gv

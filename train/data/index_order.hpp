@@ -1,4 +1,4 @@
-// The order in which a peer goes through a data set, computed from its size alone.
+// The order in which a peer goes through a data set, computed without reading the samples.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,9 @@ struct IndexRule {
 };
 
 /// Gives the sample index for each position. A position counts samples over all epochs, and each
-/// epoch has a different order. Orders are computed and not stored, and are a pure function of
-/// rule, size and position. The built-in learner uses the common order for leased data (Sampler).
+/// epoch has a different order. An order is computed, not stored: the result is a pure function of
+/// rule, size and position. The built-in learner, too, uses the common order for leased data (see
+/// Sampler).
 class IndexOrder {
  public:
   /// `samples`: the size of the whole data set, 1 to 2^62. The peer's part may be empty.

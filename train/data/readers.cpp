@@ -165,8 +165,8 @@ LoadedDataSet read_idx(const std::string& images, const std::string& labels, con
     data->bytes.resize(kept.size() * data->features());
     held = read_records(in.get(), data->features(), wanted, data->bytes);
   } else {
-    // A header alone must not cause a large allocation. The bytes are read only to state their
-    // number in the message.
+    // A header alone must not cause a large allocation. So the bytes are read without being kept,
+    // only to state their number in the message.
     held = read_records(in.get(), 1, {}, data->bytes);
   }
   if (!report_failure(in.get(), images, problems)) {

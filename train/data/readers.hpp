@@ -20,8 +20,8 @@ namespace gv {
 inline constexpr std::string_view too_large_for_memory =
     "it holds more than 4 GiB, which are not read into memory";
 
-/// Chooses the samples to keep, given a data set with labels but no inputs yet. They are kept in
-/// the order returned.
+/// Chooses the samples to keep, given a data set with labels but no inputs yet. The result is a
+/// list of sample indices; the samples are kept in that order.
 using Choose = std::function<std::vector<std::uint32_t>(const DataSet&)>;
 
 /// Reads IDX files of images (three dimensions of bytes) and labels (one), plain or gzipped. With
@@ -49,8 +49,8 @@ enum class TextPart { whole, but_last_tenth, last_tenth };
 
 /// Reads files of any bytes, plain or gzipped, and cuts them into windows of `context` bytes (at
 /// least 1). The label of each byte is the byte after it, so a window takes context + 1 bytes. The
-/// last of them is also the first byte of the next window. An incomplete window at the end is
-/// dropped.
+/// last of these bytes is also the first byte of the next window. An incomplete window at the end
+/// is dropped.
 LoadedDataSet read_text(const std::vector<std::string>& files, std::size_t context, TextPart part);
 
 }  // namespace gv

@@ -35,8 +35,8 @@ void check_sample(const std::string& file, std::size_t bytes, Problems& problems
                       "write in_memory = true below [data]"});
 }
 
-/// The places of samples in consecutive files. In each file, the samples follow each other at the
-/// same distance.
+/// The places of samples in consecutive files. In each file, samples begin at a fixed distance from
+/// each other.
 class Places {
  public:
   /// Consecutive samples of one file.
@@ -108,8 +108,8 @@ class IdxBlocks final : public SampleBlocks {
     const Places::Run label = labels_.runs(begin, end).front();
     if (auto problem = image.file->read(image.offset, data->bytes)) return refused(*problem);
     if (auto problem = label.file->read(label.offset, marks)) return refused(*problem);
-    // `classes_` was found when the file was opened. A larger label means that the file has
-    // changed.
+    // `classes_` was determined when the file was opened. If a label is not below it, the file has
+    // changed since then.
     const auto unsound = std::ranges::find_if(marks, [&](auto mark) { return mark >= classes_; });
     if (unsound != marks.end()) {
       const auto place = static_cast<std::size_t>(unsound - marks.begin());
@@ -128,8 +128,8 @@ class IdxBlocks final : public SampleBlocks {
   Places labels_;
 };
 
-/// Returns the dimensions that an IDX file announces, if its length fits them; empty if there are
-/// problems.
+/// Returns the dimensions in the header of an IDX file. Returns an empty list and adds a problem if
+/// the file cannot be read, or if its length does not match.
 std::vector<std::size_t> open_dimensions(const InputFile& file, std::size_t expected,
                                          Problems& problems) {
   const std::uint64_t header_bytes = idx_header_bytes(expected);

@@ -14,7 +14,7 @@ namespace gv {
 // Each function opens files that are then read in blocks. The samples are the same, bit for bit, as
 // those of the function in readers.hpp that reads complete files of this format into memory. On
 // success `blocks` of the result is set, and the files stay open. Compressed files are refused,
-// because they cannot be read in blocks. A block takes about `block_bytes`.
+// because they cannot be read in blocks. A block takes about `block_bytes` of memory.
 
 /// Reads the headers, the lengths and all labels now, and the images later.
 LoadedDataSet open_idx(const std::string& images, const std::string& labels,

@@ -121,8 +121,8 @@ Sampler::Gathered& Sampler::gather(std::uint64_t begin, std::size_t size) {
                 buffer.targets.begin() + static_cast<std::ptrdiff_t>(i * targets));
   }
   buffer.begin = begin;
-  // Samples one block further on come from the second of the blocks that are now in use, and from
-  // the block after it.
+  // The samples one block further on are in the second of the two blocks now in use, and in the
+  // block after it. Start reading these blocks now.
   if (reader_) expect_blocks_at(begin + size - 1 + shard_->blocks->block_samples());
   return buffer;
 }
@@ -136,7 +136,8 @@ void Sampler::prefetch(std::uint64_t position, std::size_t size) {
   try {
     gather(begin_of(position, size), size);
   } catch (const DataError&) {
-    // Ignored here: the step that needs these samples will fail to read them too, and report it.
+    // Ignored here: the step that needs these samples will also fail to read them, and will report
+    // the error.
   }
 }
 

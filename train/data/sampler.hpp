@@ -17,16 +17,16 @@
 namespace gv {
 
 /// Draws batches of any size from a shard, which it shuffles in every epoch. A position counts
-/// samples over all epochs: epoch e begins at e * shard size. If a batch does not fit into the rest
-/// of an epoch, it begins the next epoch, and the remaining samples are skipped (different ones in
-/// every epoch). The orders are a pure function of (seed, peer, epoch), so a batch is a pure
-/// function of (seed, peer, position, size) and can be requested at any position, in any order. A
-/// batch larger than the shard is an epoch of its own and repeats samples.
+/// samples over all epochs: epoch e begins at e * shard size. A batch that does not fit into the
+/// remainder of an epoch begins the next epoch. The remaining samples are then skipped; they are
+/// different ones in every epoch. The orders are a pure function of (seed, peer, epoch). So a batch
+/// is a pure function of (seed, peer, position, size), and can be requested at any position, in any
+/// order. A batch larger than the shard is an epoch of its own and repeats samples.
 ///
-/// With leased data, all peers have one order of all samples for each epoch, nothing is skipped,
-/// and a batch may reach into the next epoch. Only then may the samples be in files. Their order is
-/// that of BlockOrder, so that they are read in long pieces, and blocks that will be needed next
-/// are read ahead of time. Results do not depend on when blocks are read.
+/// With leased data, all peers share one order of all samples in each epoch, no samples are
+/// skipped, and a batch may reach into the next epoch. Only leased data may be in files. BlockOrder
+/// determines the order of samples in files, so that they are read in long pieces. Blocks that will
+/// be needed next are read ahead of time. Results do not depend on when blocks are read.
 class Sampler {
  public:
   /// `peer`: nullopt if data are leased. `aside` reads blocks of data in files ahead of time;

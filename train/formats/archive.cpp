@@ -51,7 +51,7 @@ std::string problem_of(const zip_stat_t& entry) {
 /// Adds an entry to an archive. The entry's bytes are read only when the archive is closed, so they
 /// must live until then. Returns the reason for a failure, or an empty string.
 std::string add(zip_t* archive, const ArchivePart& part) {
-  // The library never writes to a buffer that it does not own.
+  // The library never writes to a buffer that it does not own, so it is safe to cast const away.
   auto* const head = reinterpret_cast<zip_uint8_t*>(const_cast<char*>(part.head.data()));
   auto* const body = reinterpret_cast<zip_uint8_t*>(const_cast<std::byte*>(part.bytes.data()));
   std::vector<zip_buffer_fragment_t> pieces;

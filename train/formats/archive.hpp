@@ -21,9 +21,9 @@ struct ArchiveEntry {
   std::uint64_t size = 0;  ///< Size of the unpacked file in bytes.
 };
 
-/// An archive that is open for reading. Its claims are checked before anything is unpacked: its
-/// entries have different names, do not overlap, and unpack to at most 32 times the size of the
-/// file or 256 MiB, whichever is more.
+/// An archive that is open for reading. Before anything is unpacked, the archive is checked:
+/// entries must have different names, must not overlap, and must together unpack to at most 32
+/// times the size of the file or 256 MiB, whichever is more.
 class Archive {
  public:
   explicit Archive(const std::filesystem::path& file);

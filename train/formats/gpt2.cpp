@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* prefix = "transformer.";
 
-/// GPT-2's name and our name of a tensor, and whether the two matrices are each other's transposes.
+/// A tensor's name in GPT-2, its name in our models, and whether one matrix is the transpose of the
+/// other.
 struct Pair {
   std::string theirs;
   std::string ours;

@@ -20,12 +20,12 @@ struct RenamedTensors {
 };
 
 /// True if the names are those of a GPT-2 from Hugging Face: "wte.weight" and
-/// "h.0.attn.c_attn.weight", possibly below "transformer.".
+/// "h.0.attn.c_attn.weight", possibly with the prefix "transformer.".
 bool is_gpt2(std::span<const Tensor> tensors);
 
-/// The model for which a GPT-2 is converted. If `positions` is 0, there is no such model: all
-/// positions of the file are kept, and the head is separate only if it differs from the table of
-/// tokens.
+/// Properties of the model for which a GPT-2 is converted. If `positions` is 0, there is no such
+/// model: all positions of the file are kept, and the head is separate only if it differs from the
+/// table of tokens.
 struct Gpt2Use {
   std::size_t positions = 0;  ///< Positions of the model. The file may have more.
   bool has_own_head = false;  ///< True if the model's output layer has its own weights.

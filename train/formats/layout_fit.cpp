@@ -18,8 +18,8 @@ std::string described(const std::string& name, const std::vector<std::size_t>& s
   return text + ")";
 }
 
-/// PyTorch's batch norm has the variance where ours has the mean square, which peers can average.
-/// `mean` and `values` are of the same channels.
+/// Turns the variances in `values` into mean squares; `mean` has the means of the same channels.
+/// PyTorch's batch norm stores variances, but ours stores mean squares, which peers can average.
 void add_squares(std::span<const float> mean, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += mean[i] * mean[i];
 }
@@ -28,7 +28,7 @@ void add_squares(std::span<const float> mean, std::span<float> values) {
 
 LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& all) {
   LayoutFit fit;
-  // The number of batches that PyTorch's batch norm has seen is no parameter.
+  // The number of batches that PyTorch's batch norm has seen is not a parameter.
   std::vector<const Tensor*> tensors;
   for (const Tensor& tensor : all) {
     if (!tensor.name.ends_with("num_batches_tracked")) tensors.push_back(&tensor);

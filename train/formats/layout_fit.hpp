@@ -20,7 +20,7 @@ struct LayoutFit {
 
 /// Fits tensors into a layout, by name if the file has all names of the layout, otherwise by order.
 /// Their number and the shape of each must match the layout. Nothing is transposed, because
-/// PyTorch's layers keep their weights in the same shapes as ours. Of PyTorch's batch norms, the
+/// PyTorch's layers keep their weights in the same shapes as ours. For PyTorch's batch norms, the
 /// counts of batches are left out, and a variance (a name that ends in "running_var") becomes the
 /// mean square.
 LayoutFit fit_to(const Layout& layout, const std::vector<Tensor>& all);

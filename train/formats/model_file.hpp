@@ -20,8 +20,8 @@ inline constexpr const char* model_file_endings = ".safetensors, .pt, .pth, .bin
 ModelContents read_model_file(const std::filesystem::path& file);
 
 /// Writes a file in the format that its extension names; .pth and .bin are the same as .pt. A .npy
-/// file holds one tensor, and NumPy has no bf16. Only safetensors keeps metadata. Returns the
-/// problems; if there are any, `file` is unchanged.
+/// file can hold only one tensor, and the files of NumPy cannot hold bf16. Only safetensors keeps
+/// metadata. Returns the problems; if there are any, `file` is unchanged.
 Problems write_model_file(const std::filesystem::path& file, const std::vector<TensorView>& tensors,
                           const std::map<std::string, std::string>& metadata, NumberType type);
 

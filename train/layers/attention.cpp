@@ -12,8 +12,8 @@
 namespace gv {
 namespace {
 
-/// With B samples, T positions, width W, and H heads of width D. The heads have a joint width of V
-/// = H D, which is W in a whole layer but less in a part of one:
+/// There are B samples, T positions, width W, and H heads of width D. The heads have a joint width
+/// of V = H D, which is W in a whole layer but less in a part of one:
 ///   qkv = x Wqkv^T + bqkv                                (B, T, 3V)
 ///   for each sample and head, with its columns q, k, v (T, D) of qkv:
 ///     p[i] = softmax over j <= i of q[i] k[j] / sqrt(D)  (T, T), zero for j > i
@@ -64,7 +64,8 @@ class Attention final : public Layer<T> {
             is_part_ ? nullptr : parameters + at_.out_bias, width_, out);
   }
 
-  /// Variables have the names of forward's, with d_ in front. d_s is the gradient of q k / sqrt(D).
+  /// The gradient of each variable in forward() has the variable's name with the prefix d_. d_s is
+  /// the gradient of q k / sqrt(D).
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     const std::size_t rows = batch * positions_;

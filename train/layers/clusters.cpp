@@ -13,10 +13,10 @@ namespace {
 /// counts[j]. The parameters are the sums and counts, because their means over peers or batches
 /// give the centres of all samples; means of centres would not. The gradient is the parameters
 /// minus the batch's own sums and counts per sample. So plain descent with a rate of 1 is Lloyd's
-/// step (Lloyd 1982), with rates of 1/t it is mini-batch k-means (Sculley 2010), and with a
-/// constant rate it gradually forgets old samples. A centre to which no sample belongs keeps its
-/// place, because its sums and its count shrink by the same factor. A centre with a count of 0 or
-/// less is never the nearest.
+/// step (Lloyd 1982). With rates of 1/t it is mini-batch k-means (Sculley 2010). With a constant
+/// rate it gradually forgets old samples. A centre to which no sample belongs keeps its place,
+/// because its sums and its count shrink by the same factor. A centre with a count of 0 or less is
+/// never the nearest.
 template <class T>
 class Clusters final : public Layer<T> {
  public:
@@ -72,8 +72,9 @@ class Clusters final : public Layer<T> {
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
-  /// The sums and the count of a centre without samples decay together, so the centre stays. Before
-  /// they lose digits, which would move it, they stop decaying.
+  /// The sums and the count of a centre without samples decay together, so the centre stays in
+  /// place. When the count becomes tiny, this function stops the decay. Otherwise the numbers would
+  /// lose digits, and the centre would move.
   void keep_unused(const T* parameters, Eigen::Map<Matrix>& d_sums, Eigen::Map<Vector>& d_counts) {
     constexpr T smallest = T(1e-20);
     for (Eigen::Index j = 0; j < count_; ++j) {

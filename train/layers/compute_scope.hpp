@@ -9,8 +9,8 @@ namespace gv {
 
 /// While this object exists, signals are blocked on its thread, and subnormal numbers count as
 /// zero. Signals that arrive meanwhile are delivered afterwards. They are blocked because some of
-/// oneDNN's kernels use the stack pointer for other data, so a signal handler's frame would be
-/// written to a random place, such as the heap or the model.
+/// oneDNN's kernels use the stack pointer for other data. A signal handler would then write its
+/// frame to a random place, such as the heap or the model.
 class ComputeScope {
  public:
   ComputeScope() {

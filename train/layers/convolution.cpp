@@ -11,7 +11,7 @@ namespace gv {
 namespace {
 
 /// The largest number of values that are unrolled at a time, unless one row of outputs needs more.
-/// In float, they fill half of a usual second-level cache.
+/// In float, they fill half of a typical second-level cache.
 constexpr std::size_t unrolled_max = std::size_t{1} << 17;
 
 /// Unrolls the windows of one sample's outputs strip by strip. With C input channels, O output
@@ -81,9 +81,9 @@ class Im2col final : public Layer<T> {
     }
   }
 
-  /// One row of outputs, under one element of the kernel. Places [begin, end) of the row have image
-  /// values; the others have padding. The first value is at `at`, and the others follow at the
-  /// layer's stride.
+  /// The inputs under one element of the kernel for one row of outputs. At places [begin, end) of
+  /// the row they are image values; elsewhere they are padding. The first image value is at index
+  /// `at`, and the others follow at the layer's stride.
   struct Run {
     std::size_t at = 0;
     std::size_t begin = 0;

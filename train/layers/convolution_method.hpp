@@ -13,10 +13,10 @@ namespace gv {
 inline constexpr auto convolution_names =
     names_of<ConvolutionMethod>({"auto", "direct", "winograd", "im2col", "fft"});
 
-/// Returns the fastest method for a convolution, as measured on processors with AVX-512. It depends
-/// only on shape and precision, so that all peers make the same choice. If this processor or build
-/// does not support Winograd's method, oneDNN uses its direct method instead. Without oneDNN,
-/// im2col replaces both.
+/// Returns the fastest method for a convolution, as measured on processors with AVX-512. The choice
+/// depends only on the layer's shape and precision, so all peers make the same one. If this
+/// processor or build does not support Winograd's method, oneDNN uses its direct method instead.
+/// Without oneDNN, im2col replaces both.
 ConvolutionMethod quickest_method(const LayerPlan& layer);
 
 /// Returns why layer.spec.convolution, an explicitly chosen method, cannot compute this layer in

@@ -12,8 +12,8 @@
 
 namespace gv {
 
-/// Every member computes the logits of its own classes. The logits do not travel. Instead, members
-/// exchange four numbers for each row and member (LossPart). T is float or double.
+/// Every member computes the logits of its own classes. Logits are not sent to other members.
+/// Instead, members exchange four numbers for each row and member (LossPart). T is float or double.
 template <class T>
 class ClassesPart {
  public:

@@ -27,13 +27,13 @@ enum class GroupExchange {
 };
 
 /// One member's part of a dense layer. A pass ends where members have to exchange data. The caller
-/// carries out the exchange, so that it may compute something else meanwhile. Signals must be
-/// blocked during passes (ComputeScope). T is float or double.
+/// carries out the exchange, so it can compute something else meanwhile. Signals must be blocked
+/// during passes (ComputeScope). T is float or double.
 ///
 /// A member with outputs [a, z) holds weights (z - a, inputs) and z - a biases. A member with
-/// inputs [a, z) holds weights (outputs, z - a) and all biases. The second kind of member adds the
-/// biases after the sum, and all members compute the same gradient of the biases from the same
-/// gradient of the outputs.
+/// inputs [a, z) holds weights (outputs, z - a) and all biases. Members of the second kind add the
+/// biases after the sum. They all compute the same gradient of the biases, because they have the
+/// same gradient of the outputs.
 template <class T>
 class CutDense {
  public:

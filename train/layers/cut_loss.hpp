@@ -1,4 +1,4 @@
-// A cross-entropy over classes that are divided among members, so that none needs all logits.
+// A cross-entropy over classes that are divided among members, so that no member needs all logits.
 #pragma once
 
 #include <cstddef>

@@ -33,7 +33,7 @@ void StripNorm<T>::give(const T* in, T* summand, std::size_t batch) {
   const std::size_t own = values(batch, strips_[own_].size());
   if (own == 0) return;
   each_channel(batch, [&](std::size_t cell, std::size_t, std::size_t begin) {
-    // A float could not hold the sum of a large image's pixels.
+    // A float could not hold the sum of a large image's pixels accurately enough.
     double sum = kept_[2 * cell];
     for (std::size_t i = begin; i < begin + plane(); ++i) sum += in[i];
     kept_[2 * cell] = static_cast<T>(sum);

@@ -12,9 +12,10 @@ namespace gv {
 /// Every member has some rows of each image. In the forward pass, the members exchange the mean of
 /// their rows and the sum of squared deviations from it, and combine them (Chan 1979). In the
 /// backward pass, they sum two numbers. A group norm has such a pair of numbers for each sample and
-/// group of channels, and a batch norm has one for each channel of the whole batch. Each member
-/// contributes its rows' summand to the gradient of gains and biases, and to the values that a
-/// batch norm writes in place of the gradient of its running statistics. T is float or double.
+/// group of channels. A batch norm has one for each channel of the whole batch. Each member
+/// contributes a summand, computed from its own rows, to the gradient of gains and biases. The same
+/// holds for the values that a batch norm writes in place of a gradient of its running statistics.
+/// T is float or double.
 template <class T>
 class StripNorm {
  public:

@@ -1,4 +1,4 @@
-// Computes a member's grains of dense layers, dense pairs, attention, convolutions or embeddings.
+// Computes one member's part of dense layers, dense pairs, attention, convolutions or embeddings.
 #include "train/layers/cut_part.hpp"
 
 #include <algorithm>

@@ -23,8 +23,8 @@ inline constexpr std::size_t cut_table_min = std::size_t{1} << 20;
 bool is_of_each_value(LayerKind kind);
 
 /// True if each member has the outputs of some classes, and the loss is computed in parts. This
-/// holds for a last dense layer whose weights members divide, and which is tied or has more classes
-/// than inputs.
+/// holds for the last layer if it is dense, members divide its weights, and it is tied or has more
+/// classes than inputs.
 bool goes_by_classes(const LayerPlan& layer);
 
 /// Returns how many layers, from `layers[first]` on, members share as one unit by splitting the
@@ -34,18 +34,18 @@ bool goes_by_classes(const LayerPlan& layer);
 std::size_t layers_to_cut(std::span<const LayerPlan> layers, std::size_t first);
 
 /// Returns the number of grains of a unit: hidden units of a pair, heads of attention, output
-/// channels of a convolution, tokens of an embedding, or classes. In another single dense layer,
-/// grains are its outputs or its inputs, whichever are more.
+/// channels of a convolution, tokens of an embedding, or classes. In a single dense layer that is
+/// not shared by classes, the grains are the outputs or the inputs, whichever are more numerous.
 std::size_t grains(std::span<const LayerPlan> unit);
 
 /// Returns the places of some grains' parameters in the flat vector of the stage, ascending. Leaves
 /// out biases that every member has (biases_of), and the table of a tied layer.
 std::vector<Range> cut_ranges(std::span<const LayerPlan> unit, const Range& grains);
 
-/// Returns the range in the stage's vector of the biases, or of the table of positions, that every
-/// member adds once to the sum of outputs. Empty if the summands already contain the biases. The
-/// range follows all other parameters of the unit. Every member computes the whole gradient of the
-/// range.
+/// Returns the range of the biases, or of the table of positions, in the stage's vector. Every
+/// member adds these values once to the sum of outputs. Empty if the summands already contain the
+/// biases. The range follows all other parameters of the unit. Every member computes the whole
+/// gradient of the range.
 Range biases_of(std::span<const LayerPlan> unit);
 
 /// Makes a member's part of a unit as a layer. The layer works on a vector with the parameters of

@@ -96,7 +96,7 @@ class RowsPart final : public Layer<T> {
   }
 
   std::size_t batch_;
-  LayerPlan first_;       ///< The first layer, as for whole images. Only this layer has parameters.
+  LayerPlan first_;       ///< The first layer, planned for whole images. It alone has parameters.
   RowsRead read_;         ///< The rows that the first layer reads.
   SampleShape in_{};      ///< Shape of the strip with its padding.
   std::size_t size_ = 0;  ///< Values in the outputs of a batch.

@@ -219,7 +219,7 @@ class FftConvolution final : public Layer<T> {
   std::vector<T> x_;        ///< X
   std::vector<T> y_;        ///< Y, or dY in the backward pass.
   std::vector<T> d_x_;      ///< dX
-  std::vector<T> product_;  ///< A matrix or product of one frequency.
+  std::vector<T> product_;  ///< A matrix or a product at one frequency.
 };
 
 }  // namespace

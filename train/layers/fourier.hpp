@@ -41,7 +41,7 @@ class Fourier {
                const Store& store);
 
  private:
-  /// Complex numbers as two arrays.
+  /// Complex numbers, with real and imaginary parts in separate arrays.
   struct Values {
     T* re = nullptr;
     T* im = nullptr;

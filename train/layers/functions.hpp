@@ -53,9 +53,9 @@ void lstm_backward(const double* z, const double* before, const double* c, const
                    double* dc, double* dz, std::size_t n);
 
 /// Returns the id that an embedding with ids up to `last` looks up for an input. In a pipeline the
-/// inputs may come from another peer, so an id that does not exist is replaced by one that does,
-/// and NaN by the first. Our own data have only existing ids, because a config with too small a
-/// vocabulary is refused.
+/// inputs may come from another peer and be wrong. So an id that does not exist is replaced by one
+/// that does, and NaN by the first id. Our own data have only existing ids, because a config with
+/// too small a vocabulary is refused.
 template <class T>
 std::size_t existing_id(T value, std::size_t last) {
   if (!(value > 0)) return 0;

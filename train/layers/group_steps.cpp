@@ -124,8 +124,8 @@ class Steps {
     }
   }
 
-  /// Adds the layer to the step of the convolution before it. Members then read more rows. Both
-  /// neighbours of a cut compute the rows between the two layers that both of them need, which
+  /// Adds the layer to the step of the convolution before it. Members then read more input rows. If
+  /// both neighbours of a cut need the same rows between the two layers, both compute them, which
   /// takes less time than another exchange.
   void follow_convolution(const LayerPlan& layer) {
     if (steps_.empty()) return push(Kind::rows, {&layer, 1}, layer.in, layer.out);

@@ -12,18 +12,18 @@ namespace gv {
 
 class SlicedStage;
 
-/// A convolution with fewer multiplications per sample is not shared: every member computes it
-/// itself, because exchanging rows would take longer.
+/// A convolution with fewer multiplications per sample than this is not shared: every member
+/// computes all of it, because exchanging rows would take longer.
 inline constexpr std::size_t cut_products_min = std::size_t{1} << 16;
 
 /// One step through a stage. Between two steps, all members have whole samples, or each has a
-/// strip: some rows of every image. A residual layer with something to share inside becomes a fork,
+/// strip: some rows of every image. A residual layer that contains a layer to share becomes a fork,
 /// its layers, and a join, so that its layers are steps too.
 struct GroupStep {
   enum class Kind {
     whole,    ///< A layer that every member computes.
-    unit,     ///< Layers that members share by model (layers_to_cut).
-    fork,     ///< Passes its input on to the join as well.
+    unit,     ///< Layers that members share by splitting the model (layers_to_cut).
+    fork,     ///< Passes its input both to the next step and to the join.
     join,     ///< Adds the input of its fork to its own input.
     scatter,  ///< Takes from whole images the rows that the next layer reads.
     edges,    ///< Extends our own strip by the rows of other members that the next layer reads.
@@ -47,7 +47,7 @@ std::vector<GroupStep> group_steps(const ModelPlan& plan);
 /// The form in which members have the values between two layers: whole samples, or strips. If the
 /// strips come from a convolution for which the members have exchanged rows, the activations and
 /// pools after it need no further exchange (follows_in_strip). Such layers belong to the
-/// convolution's step, but pools only if they leave a row for each slice.
+/// convolution's step, except pools whose output has fewer rows than there are slices.
 enum class MembersHave { samples, strips, strips_of_convolution };
 /// Returns the steps of some of a model's layers. `between` is the form of the values before these
 /// layers, and becomes the form after them.

@@ -53,8 +53,8 @@ class Values {
  private:
   const TensorSlot& slot_;
   Rng draw_;
-  double normal_ = 0;  ///< Deviation of a normal distribution; 0: another distribution.
-  double bound_ = 0;   ///< Bound of a uniform distribution; 0: another distribution.
+  double normal_ = 0;  ///< Standard deviation; 0 if the distribution is not normal.
+  double bound_ = 0;   ///< Largest magnitude; 0 if the distribution is not uniform.
   bool is_one_ = false;
   std::size_t at_ = 0;
 };

@@ -8,9 +8,10 @@ namespace gv {
 namespace {
 
 /// y = sqrt(2 / units) (cos Wx, sin Wx), where the units / 2 rows of W are drawn with a variance of
-/// 2 gamma. Then y(x) y(z) is exp(-gamma |x - z|^2), the kernel of radial basis functions, up to an
-/// error of about 1 / sqrt(units), and exactly 1 for x = z (Rahimi and Recht 2007). W is not a
-/// parameter: it follows from the shape, so all peers have the same W and never send it.
+/// 2 gamma. Then y(x) y(z) approximates exp(-gamma |x - z|^2), the kernel of radial basis
+/// functions, with an error of about 1 / sqrt(units). For x = z it is exactly 1 (Rahimi and Recht
+/// 2007). W is not a parameter: it follows from the shape, so all peers have the same W and never
+/// send it.
 template <class T>
 class KernelFeatures final : public Layer<T> {
  public:

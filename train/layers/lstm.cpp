@@ -44,7 +44,7 @@ class Lstm final : public Layer<T> {
     }
   }
 
-  /// Variables are named like forward's, with d_ in front.
+  /// The gradient of each variable in forward() has the variable's name with the prefix d_.
   void backward_input(const T* parameters, const T*, const T*, const T* d_out, T* d_in,
                       std::size_t batch) override {
     const std::size_t rows = batch * positions_;

@@ -60,7 +60,7 @@ std::unique_ptr<Network<T>> make_plain_network(const ModelPlan& plan, std::size_
 struct OnednnAbilities {
   bool is_built_in = false;
   bool winograd = false;
-  bool bf16 = false;  ///< Has instructions for products of bfloat16.
+  bool bf16 = false;  ///< True if there are instructions for products of bfloat16.
 };
 const OnednnAbilities& onednn_abilities();
 

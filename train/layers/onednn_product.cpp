@@ -1,4 +1,4 @@
-// Matrix products with oneDNN's sgemm, and what oneDNN can do on this processor.
+// Matrix products with oneDNN's sgemm, and the features that oneDNN has on this processor.
 #include <omp.h>
 
 #include <dnnl.hpp>

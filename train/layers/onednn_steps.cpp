@@ -32,7 +32,7 @@ struct OnednnContext {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::size_t batch = 0;
-  /// Offsets of the weights whose factors are wanted, see Network::give_factors().
+  /// Offsets of the weights whose factors are wanted (see Network::give_factors()).
   std::vector<std::size_t> factored;
 
   memory::desc plain(const SampleShape& shape) const {
@@ -235,7 +235,7 @@ class DenseStep final : public OnednnStep {
   }
 
   void forward(const float* parameters, bool, Rng&) override {
-    // The memory of the network's first tensor belongs to the caller and differs between calls.
+    // If `in_` is the network's input, its memory belongs to the caller and differs between calls.
     x_.point_to(floats(in_.values));
     x_.enter();
     w_.point_to(parameters + plan_.weight);
@@ -294,7 +294,7 @@ auto by(bool winograd, Describe describe) {
     try {
       return describe(algorithm::convolution_winograd);
     } catch (const dnnl::error&) {
-      // This processor has no such implementation.
+      // This processor does not support Winograd's algorithm.
     }
   }
   return describe(algorithm::convolution_direct);
@@ -315,7 +315,8 @@ struct ConvolutionSizes {
         type(type_of(rounding_of(plan))),
         winograd(plan.spec.convolution == ConvolutionMethod::winograd) {}
 
-  /// Describe the results and the factors of products, by default in the layouts that suit oneDNN.
+  /// These functions describe the results and the factors of products, by default in the layouts
+  /// that suit oneDNN.
   static memory::desc result(const memory::dims& dims) { return {dims, f32, tag::any}; }
   memory::desc factor(const memory::dims& dims, tag layout = tag::any) const {
     return {dims, type, layout};
@@ -419,8 +420,9 @@ class ConvolutionStep final : public OnednnStep {
       });
     };
     auto weights_desc = describe_weights(tag::any);
-    // A few channels do not fill blocks of 16 or 8. With channels last, nothing is padded. Some
-    // processors have only oneDNN's reference code for that, which is never faster than blocks.
+    // A few channels do not fill blocks of 16 or 8. With channels last, nothing is padded. On some
+    // processors, oneDNN has only reference code for this layout, which is never faster than
+    // blocks.
     if (plan_.in[0] > 1 && plan_.in[0] < 16) {
       auto last = describe_weights(tag::nhwc);
       if (!std::string_view(last.impl_info_str()).starts_with("ref"))

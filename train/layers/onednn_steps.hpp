@@ -19,7 +19,8 @@ Rounding rounding_of(const LayerPlan& plan);
 struct OnednnContext;
 std::shared_ptr<OnednnContext> make_onednn_context(std::size_t batch);
 std::size_t batch_of(const OnednnContext& context);
-/// Makes the gradients of these weights consist of their factors, see Network::give_factors().
+/// From now on, the gradient of each of these weights is given as two factors (see
+/// Network::give_factors()).
 void give_factors(OnednnContext& context, std::span<const std::size_t> weights);
 /// Waits until all operations that have begun are done.
 void wait_for(OnednnContext& context);
@@ -35,7 +36,7 @@ ActivationsPtr make_input_activations(const OnednnContext& context, const Sample
 ActivationsPtr make_reshaped_activations(const OnednnContext& context, const Activations& others,
                                          const SampleShape& shape);
 /// Makes activations without memory. The step that produces them chooses the layout and allocates
-/// it.
+/// the memory.
 ActivationsPtr make_open_activations(const SampleShape& shape);
 
 const SampleShape& shape_of(const Activations& activations);
@@ -68,9 +69,9 @@ OnednnStepPtr make_dense_step(OnednnContext& context, const LayerPlan& plan, boo
 OnednnStepPtr make_convolution_step(OnednnContext& context, const LayerPlan& plan, bool relu,
                                     bool pooled, Activations& in, Activations& out);
 
-/// A pool. With `gates`, `in` is the output of a ReLU whose backward pass this step does. A
-/// window's maximum has passed the ReLU exactly if the pooled value is positive, and there are
-/// fewer pooled values to check.
+/// A pool. With `gates`, `in` is the output of a ReLU whose backward pass this step does. Checking
+/// the pooled values is enough and quicker: a window's maximum has passed the ReLU exactly if the
+/// pooled value is positive.
 OnednnStepPtr make_pool_step(OnednnContext& context, const LayerPlan& plan, bool gates,
                              Activations& in, Activations& out);
 

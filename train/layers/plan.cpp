@@ -64,7 +64,7 @@ class Planner {
       : plan_(plan), precision_(precision), problems_(problems) {}
 
   /// Appends the layers of `specs` to `into`. `place` names the list in problems. Returns false
-  /// after an error that makes the rest meaningless.
+  /// after an error that makes the remaining layers meaningless.
   bool append(const std::vector<LayerSpec>& specs, const std::string& place, SampleShape& shape,
               std::vector<LayerPlan>& into) {
     for (std::size_t i = 0; i < specs.size(); ++i) {

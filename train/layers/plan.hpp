@@ -65,7 +65,7 @@ struct ModelPlan {
   Layout layout;
   SampleShape in{};
   std::size_t outputs = 0;
-  WeightValues weights = WeightValues::floats;  ///< Groups accept only floats.
+  WeightValues weights = WeightValues::floats;  ///< Must be `floats` if groups share the model.
   /// Offsets of the weights whose output a residual layer adds to its input.
   std::vector<std::size_t> residual_weights;
 };

@@ -60,8 +60,8 @@ struct HeldParameters {
   std::vector<std::size_t> before_;  ///< Number of held parameters before each range.
 };
 
-/// Calls `use` for all parameters that are held both before and now, with their old place, new
-/// place and count.
+/// Calls `use` for each run of parameters in both `before` and `now`, with the old place, the new
+/// place and the length of the run.
 template <class Use>
 void for_each_kept(const HeldParameters& before, const HeldParameters& now, const Use& use) {
   const auto keep = [&](const std::vector<HeldRun>& from, const std::vector<HeldRun>& to) {
@@ -76,10 +76,10 @@ void for_each_kept(const HeldParameters& before, const HeldParameters& now, cons
 
 /// A stage whose shareable layers are cut into S slices. If a unit has G grains (the smallest
 /// pieces that can be shared), slice j gets its grains from ceil(j G / S) to ceil((j + 1) G / S).
-/// So the first slice always has a grain. The rows of images are divided in the same way, but each
-/// peer that carries a slice has all weights of a layer that is shared by rows. Everything outside
-/// slices is common to all of these peers. The parameters of a part keep the order of the stage's
-/// vector.
+/// So the first slice always has a grain. The rows of images are divided in the same way. If a
+/// layer is shared by rows, each peer that carries a slice has all weights of the layer. Everything
+/// outside slices is common to all of these peers. The parameters of a part keep the order of the
+/// stage's vector.
 class SlicedStage {
  public:
   /// A stage without a layer to share has no slices, and all of it is common.
@@ -91,7 +91,7 @@ class SlicedStage {
   std::size_t slice_size(std::size_t slice) const { return size_of(parts_[slice]); }
   /// The ranges of a slice in the stage's vector, ascending.
   const std::vector<Range>& ranges_of_slice(std::size_t slice) const { return parts_[slice]; }
-  /// Returns the range that these slices have of the `grains` grains of a unit, or of the `grains`
+  /// Returns the share that these slices have in the `grains` grains of a unit, or in the `grains`
   /// rows of an image.
   Range grains_of(std::size_t grains, const Range& slices) const;
 

@@ -25,8 +25,8 @@ std::size_t StripEdges::floats(std::size_t batch) const {
 }
 
 std::vector<Range> StripEdges::first_here(std::size_t edge) const {
-  // Edges are in ascending order, so all rows of this edge that come before the largest end of the
-  // earlier edges are also in one of these edges.
+  // Edges are in ascending order. So the rows of this edge that come before the largest end of the
+  // earlier edges are also in one of those edges.
   Range unseen{0, edges_[edge].end};
   for (std::size_t i = 0; i < edge; ++i) unseen.begin = std::max(unseen.begin, edges_[i].end);
   const Range inside = common_rows(common_rows(reads_, edges_[edge]), unseen);

@@ -39,11 +39,11 @@ void copy_rows(const T* from, const Range& from_rows, T* to, const Range& to_row
 }
 
 /// Exchanges the rows that members read beyond their own strips, as a sum over all members. The sum
-/// has an array (planes, rows, width) for each cut between two strips, one after the other. In the
-/// forward pass, the owner of a row adds the row, and the other members add nothing. In the
-/// backward pass, each reader of a row adds its gradient of the row, and the owner takes the sum.
-/// Where strips are shorter than the edges, edges of several cuts have the same rows. Such a row is
-/// added to all of these edges in the forward pass, and only to the first one in the backward pass.
+/// contains an array (planes, rows, width) for each cut between two strips. In the forward pass,
+/// the owner of a row adds the row, and the other members add nothing. In the backward pass, each
+/// reader of a row adds its gradient of the row, and the owner takes the sum. Where strips are
+/// shorter than the edges, edges of several cuts have the same rows. Such a row is added to all of
+/// these edges in the forward pass, and only to the first one in the backward pass.
 class StripEdges {
  public:
   /// Images have `channels` planes of rows of `width` values. The member owns the rows `own` and

@@ -24,8 +24,8 @@ std::vector<Range> weight_matrices(const Layout& layout);
 
 /// The scale and the threshold of one matrix (Li 2016, section 2).
 struct TernaryForm {
-  /// Weights of at most this magnitude become 0: 0.7 times the mean magnitude, the best threshold
-  /// within a few percent for weights that are uniformly or normally distributed.
+  /// Weights of at most this magnitude become 0. It is 0.7 times the mean magnitude, which is
+  /// within a few percent of the best threshold for uniformly or normally distributed weights.
   float threshold = 0;
   /// The mean magnitude of the weights above `threshold`, which become plus or minus this value. It
   /// is the scale with the smallest sum of squared errors.

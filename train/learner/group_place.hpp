@@ -10,17 +10,18 @@
 
 namespace gv {
 
-/// The layers of a stage that groups share are cut into this many slices, whatever the group's
-/// size, so that a slice means the same to all groups. A group cannot have more members than
-/// slices. The number is divisible by 2, 3, 4 and 6, so groups of these sizes get equal shares.
+/// The layers of a stage that groups share are cut into this many slices. The number does not
+/// depend on the group's size, so a slice means the same to all groups. A group cannot have more
+/// members than slices. The number is divisible by 2, 3, 4 and 6, so groups of these sizes get
+/// equal shares.
 inline constexpr std::size_t slices_of_stage = 24;
 
 /// One member's place in a group. The members make each pass through a stage together: each
 /// computes its own slices of the layers, and then the members sum their results.
 struct GroupPlace {
-  Range slices;             ///< Our slices.
+  Range slices;             ///< The slices of the stage that we compute.
   std::size_t own = 0;      ///< Our index among the members.
-  std::size_t members = 1;  ///< The number of members.
+  std::size_t members = 1;  ///< Number of peers in the group.
   /// The slices at which members' shares begin, ascending, without the first slice of the stage.
   std::vector<std::size_t> cuts = {};
 

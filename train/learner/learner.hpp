@@ -21,7 +21,7 @@ namespace gv {
 /// The optimiser's part of a checkpoint: named vectors as long as the parameters, and the positions
 /// of the schedule and the sampler.
 struct OptimizerState {
-  /// For example {"momentum", ...}.
+  /// The name and the values of each vector, for example {"momentum", {...}}.
   std::vector<std::pair<std::string, std::vector<float>>> vectors;
   std::uint64_t step = 0;  ///< Local steps taken. Schedules continue from here.
   /// Number of updates since the optimiser was last reset (for bias corrections).
@@ -133,11 +133,11 @@ class Learner {
   /// hold_steps(), own steps. Equal at all learners with the same initial model and updates.
   virtual std::uint64_t held() const { return 0; }
 
-  /// If `always`, parameters are also clamped to the bound after the learner's own steps, and a
-  /// model beyond the bound may not stay as large as it is. Three models may be larger, and raise
-  /// the bound: the present one, one restored from a checkpoint, and one adopted before the first
+  /// If `always` is true, parameters are also clamped to the bound after the learner's own steps,
+  /// and a model beyond the bound may not stay that large. Three models raise the bound if they are
+  /// larger: the present one, one restored from a checkpoint, and one adopted before the first
   /// step. Without this rule, a model that others have made large could grow further by its own
-  /// steps, and the next change by others could then make it larger still.
+  /// steps. The next change by others could then make it larger still.
   virtual void hold_steps(bool /*always*/) {}
   /// The bound of all values of the model while hold_steps() is on. Infinite for a learner without
   /// a bound.
@@ -176,8 +176,8 @@ class Learner {
   /// fixed order.
   virtual std::size_t optimizer_size() const { return 0; }
   virtual void copy_optimizer(std::span<float> /*out*/) const {}
-  /// True if an optimiser like ours can have made this state, which comes from another peer and has
-  /// only finite values.
+  /// True if an optimiser like ours could have produced this state, which comes from another peer.
+  /// All values must be finite.
   virtual bool is_possible(std::span<const float> /*optimizer*/) const { return true; }
   /// Number of updates since the optimiser was last reset.
   virtual std::uint64_t updates() const { return step(); }
@@ -192,8 +192,8 @@ class Learner {
   /// The Tunable interface; null if this learner cannot be a member of a population.
   virtual Tunable* tunable() { return nullptr; }
 
-  /// Measures the model on the test data: the accuracy, or R2 of data with targets. Only for a
-  /// learner with test data.
+  /// Measures the model on the test data. Returns the accuracy, or R2 for data with targets. Only
+  /// for a learner with test data.
   virtual double test_merit() { return 0; }
   /// The ArraySource interface; null if this learner has a model.
   virtual ArraySource* arrays() { return nullptr; }

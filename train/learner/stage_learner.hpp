@@ -82,7 +82,7 @@ class StageLearner {
   /// Starts to carry a stage with these slices, or changes the slices of a carried stage. Newly
   /// carried parts start in the state before the first step.
   virtual void take_up(std::size_t stage, const Range& slices) = 0;
-  /// Carries all of a stage.
+  /// Starts to carry a stage with all of its slices.
   void take_up(std::size_t stage) { take_up(stage, {0, slices(stage)}); }
   /// Stops carrying a stage and frees its memory.
   virtual void release(std::size_t stage) = 0;
@@ -142,13 +142,14 @@ class StageLearner {
   /// part of the pass except the last. If there are no forward sums, a group cannot share the
   /// stage.
   virtual std::vector<GroupSum> group_sums(std::size_t stage, bool backward) const = 0;
-  /// Compute one part of a pass in a group. forward_part() replaces forward(); backward_part()
-  /// replaces backward_input(), or the first half of backward(). `in` is the group's last sum, and
-  /// `out` is our summand for the next one. In the first part, `in` is the input of the whole pass;
-  /// in the last part, `out` is its output. If the first member deals out the sum
-  /// (GroupSum::dealt), only our own part of `in` is set. The group's first member draws the
-  /// batches of the first stage. backward_weight() adds the gradient of our slices, and our share
-  /// of the common part's gradient. All passes of a group use the newest version of the parameters.
+  /// These functions compute one part of a pass in a group. forward_part() replaces forward();
+  /// backward_part() replaces backward_input(), or the first half of backward(). `in` is the
+  /// group's last sum, and `out` is our summand for the next one. In the first part, `in` is the
+  /// input of the whole pass; in the last part, `out` is its output. If the first member deals out
+  /// the sum (GroupSum::dealt), only our own part of `in` is set. The group's first member draws
+  /// the batches of the first stage. backward_weight() adds the gradient of our slices, and our
+  /// share of the common part's gradient. All passes of a group use the newest version of the
+  /// parameters.
   virtual Score forward_part(const PassPart& pass, const GroupPlace& place, std::size_t draw,
                              std::span<const float> in, std::span<float> out) = 0;
   virtual void backward_part(const PassPart& pass, std::span<const float> in,

@@ -52,7 +52,7 @@ class Companion : public MixStep<Real> {
   void hold(const Peer&, Real bound) override { hold_within<Real>(companion_, bound); }
 
  private:
-  Vector companion_;  ///< The companion. While local steps run, it holds companion - model.
+  Vector companion_;  ///< The companion; while local steps run, companion minus model.
   CompanionRates rates_;
 };
 

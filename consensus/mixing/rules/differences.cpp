@@ -26,7 +26,7 @@ class Differences : public MixStep<Real> {
 
   void begin_generation(Peer& peer, std::span<const Real>) override {
     drift_.assign(peer.elements, 0);
-    // The neighbours are the same in every round, so round 0 stands for all.
+    // The neighbours are the same in every round, so we take those of round 0.
     memory_.begin_generation(peer.order, peer.plan->turn(peer.rank, 0).out);
   }
 
@@ -37,8 +37,8 @@ class Differences : public MixStep<Real> {
     learn(peer, arrived);
   }
 
-  /// Sends the difference from our reference to neighbours that have a copy of the reference, and
-  /// the whole reference to the others.
+  /// Neighbours that have a copy of our reference are sent the difference from it. The others are
+  /// sent the whole reference.
   void write(Peer& peer, Draft& draft, std::span<Real> x) override {
     peer.is_sound = std::ranges::all_of(x, [](Real value) { return std::isfinite(value); });
     if (!peer.is_sound) return;

@@ -92,9 +92,9 @@ class Downpour : public MixStep<Real> {
 
   Vector before_;  ///< The model before the local steps of a round.
   Vector change_;  ///< The last change that we sent up: the change by local steps plus the changes
-                   ///< from below.
-  /// Changes from below that arrived after our last message, plus our changes that reached no peer.
-  /// Empty if there are none.
+                   ///< from the ranks below us.
+  /// Changes from the ranks below us that arrived after our last message, plus our changes that
+  /// reached no peer. Empty if there are none.
   Vector below_;
   std::set<std::size_t> asks_;  ///< The ranks below us to which we send our model next.
 };

@@ -66,9 +66,9 @@ class OwnPiece : public MixStep<Real> {
     const std::size_t pieces = peer.rule.fragments;
     if (peer.rank >= pieces) return peer.rank % pieces;
     const std::size_t ours = (pieces - peer.rank + peers - 1) / peers;
-    // The order shifts after each pass over our pieces, so every piece arrives even on a slow link,
-    // where newer messages replace waiting ones and perhaps only every second or third message gets
-    // through.
+    // The order shifts after each pass over our pieces. On a slow link, newer messages replace
+    // waiting ones, so perhaps only every second or third message gets through. Without the shift,
+    // some pieces might never arrive there.
     return peer.rank + peers * static_cast<std::size_t>((turn_ + turn_ / ours) % ours);
   }
 

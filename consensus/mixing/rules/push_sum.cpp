@@ -9,10 +9,10 @@ namespace gv::rules {
 namespace {
 
 /// A peer that does not wait sends only while its weight is at least this fraction of its share. A
-/// peer with bounded staleness always sends, but keeps about this weight.
+/// peer with bounded staleness always sends, but keeps about this fraction.
 constexpr double least_weight = 1.0 / 8;
-/// The fraction of its weight that a peer sends its neighbours although it has little left. A much
-/// smaller part would be lost when it is added to a numerator in single precision.
+/// The smallest fraction of its weight that a peer sends to its neighbours if it has little left.
+/// Much smaller parts would be lost to rounding when added to a numerator in single precision.
 constexpr double tiny_fraction = 0x1p-14;
 
 /// SGP (Assran 2019), or overlap SGP if staleness is allowed. The model is numerator / weight.
@@ -43,7 +43,8 @@ class PushSum : public MixStep<Real> {
   /// Sends our parts, except when peers do not wait and we have little weight left. A fast peer
   /// would otherwise give away nearly all of its weight before the next message arrives. Its local
   /// steps and rounding errors, which are divided by its weight, would then grow without bound.
-  /// With bounded staleness, neighbours wait for each message, so its part is small instead.
+  /// With bounded staleness, neighbours wait for each message, so we send a small part instead of
+  /// none.
   void write(Peer& peer, Draft& draft, std::span<Real>) override {
     const double least = least_weight * peer.share;
     if (!is_in_step(peer.rule) && peer.weight < least) return;

@@ -1,7 +1,7 @@
 // Runs random worlds with a broken core, and succeeds if a checker finds the fault in a world in
 // which the sound core keeps every invariant. The arguments are the program with the sound core,
 // the seed of the first world, the number of worlds, and the kinds of worlds as `grapevine sim
-// --kind` takes them. "gossip" leaves out worlds that come out in another mode.
+// --kind` takes them. "gossip" leaves out worlds that turn out to be in another mode.
 #include <unistd.h>
 
 #include <csignal>
