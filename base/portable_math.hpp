@@ -5,7 +5,7 @@
 
 // The C library has versions of its functions for processors with and without fused multiplication,
 // and these versions round differently. Peers that train in lockstep need the same bits. So
-// everything that enters their parameters is computed here by basic operations alone, which IEEE
+// the functions below, whose results enter the parameters, use basic operations alone, which IEEE
 // 754 rounds alike everywhere.
 
 namespace gv {

@@ -34,4 +34,9 @@ constexpr Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
+/// The time `wait` (not negative) after `from`; `never` if no time is that late.
+constexpr Time later(Time from, Duration wait) {
+  return from > Time{} && wait > never - from ? never : from + wait;
+}
+
 }  // namespace gv

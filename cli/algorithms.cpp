@@ -136,7 +136,7 @@ void add_algorithms(CLI::App& app) {
       ->add_option("--parameters", arguments->parameters,
                    "Numbers in the model, for the bytes that travel")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e9));
+      ->check(number_from(1.0, 1e9));
   command->footer("Example:\n  grapevine algorithms\n  grapevine algorithms choco -n 16");
   command->callback([arguments] {
     exit_with(show_algorithms(arguments->name, arguments->peers, arguments->parameters));

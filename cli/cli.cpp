@@ -36,6 +36,19 @@ std::string not_a_port(const std::string& text) {
   return is_one ? "" : "not a port: 0 to 65535";
 }
 
+std::string not_a_folder(const std::string& text) {
+  return text.empty() ? "not a folder: its name is empty" : "";
+}
+
+CLI::Validator number_from(double low, double high) {
+  const auto refusal = [low, high](const std::string& text) {
+    double value = 0;
+    const bool is_inside = CLI::detail::lexical_cast(text, value) && low <= value && value <= high;
+    return is_inside ? "" : fmt::format("Value {} not in range {:g} to {:g}", text, low, high);
+  };
+  return {refusal, CLI::Range(low, high).get_description()};
+}
+
 namespace {
 
 /// Formats help texts, with the range of a number in words: "UINT from 0 to 9".

@@ -8,6 +8,7 @@
 
 namespace CLI {
 class App;
+class Validator;
 }
 
 namespace gv {
@@ -15,11 +16,17 @@ namespace gv {
 /// Ends the running command with this exit code. May only be called in callbacks of the parser.
 [[noreturn]] void exit_with(int code);
 
-/// Checks for CLI::Option::check(). Each says why the text is not a port (0 to 65535) or not a
-/// whole number from 0 on; empty if the text is valid. Without them, the parser would read -1 as a
-/// very large number.
+/// Checks for CLI::Option::check(). Each says why the text is not a port (0 to 65535), not a whole
+/// number from 0 on, or not the name of a folder; empty if the text is valid. Without the first
+/// two, the parser would read -1 as a very large number. Without the third, an empty name would
+/// mean the default folder.
 std::string not_a_port(const std::string& text);
 std::string not_a_whole_number(const std::string& text);
+std::string not_a_folder(const std::string& text);
+
+/// A check for CLI::Option::check(): accepts a number from `low` to `high`. CLI::Range would also
+/// accept NaN, because NaN is neither below nor above any bound.
+CLI::Validator number_from(double low, double high);
 
 void add_algorithms(CLI::App& app);
 void add_bench(CLI::App& app);

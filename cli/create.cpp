@@ -30,7 +30,7 @@ void add_create(CLI::App& app, const HostHooks& hooks) {
       "CONFIG", arguments->host.config_path,
       "The run's TOML file, which others get with the ticket; without it a built-in "
       "task");
-  add_peer_options(*command, *arguments);
+  add_peer_options(*command, *arguments, "run.folder/NAME");
   command->get_option("--listen")->required();
   add_ticket_options(*command, arguments->terms);
   command->footer(

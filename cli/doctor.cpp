@@ -74,13 +74,13 @@ void add_doctor(CLI::App& app) {
           "--link-mbit", options.link_mbit,
           "Bandwidth that TCP buffers have to suffice for, in Mbit/s; default: that to the "
           "other peer, or 1000")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(number_from(0.001, 1e6));
   command
       ->add_option(
           "--link-ms", options.link_ms,
           "Round-trip time that TCP buffers have to suffice for, in ms; default: that to the "
           "other peer, or 50")
-      ->check(CLI::Range(0.001, 1e5));
+      ->check(number_from(0.001, 1e5));
   command->add_flag("--json", arguments->as_json, "The same as one JSON document");
   command->footer(
       "Each line is ok, a warning or an error, with what mends it. The exit code is 1 if there is\n"

@@ -1,5 +1,6 @@
 // `grapevine import`: turns a PyTorch or NumPy file into a Grapevine model.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -98,8 +99,10 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
                         "name fewer folders, or set run.peers"});
   }
   for (const std::string& folder : options.start) {
-    if (!std::filesystem::exists(std::filesystem::path(folder) / "checkpoints")) continue;
-    problems.push_back({folder, "it has checkpoints already", "name a folder that is new"});
+    if (checkpoints_of(folder).empty()) continue;
+    problems.push_back({folder, "it has checkpoints already",
+                        "name a folder that is new, or remove its checkpoints if an import that "
+                        "was interrupted has left them"});
   }
   if (!problems.empty()) return problems;
   // All folders are made before anything is written, so that the user can correct the command and
@@ -119,31 +122,56 @@ Problems problems_of_start(const ImportOptions& options, const Config& config) {
   return problems;
 }
 
-/// Writes a checkpoint of step 0 into the folders. Peers that resume start from it.
+/// Writes a checkpoint of step 0 into the folder of a peer, which starts from it when it resumes.
+Problems begin_peer(const ImportOptions& options, const Config& config,
+                    std::span<const float> parameters, std::size_t peer) {
+  const Task task = load_task(config, peer);
+  if (!task.problems.empty()) return task.problems;
+  std::unique_ptr<Learner> learner = learner_of(task);
+  if (learner->parameters().size() != parameters.size()) {
+    return {{options.file,
+             fmt::format("it has {} numbers, and the model that is trained on the config's data "
+                         "has {}",
+                         parameters.size(), learner->parameters().size()),
+             "the model and the training data must have as many classes"}};
+  }
+  learner->adopt(parameters, 0);
+  const auto replica = first_replica(task, peer, std::move(learner));
+  const std::filesystem::path folder = options.start[peer];
+  const std::string remedy = "make room there, or name a folder that can be written to";
+  // No peer can resume from checkpoints without this mark, so the mark comes first.
+  if (Problems problems = write_run_format(folder); !problems.empty()) {
+    problems.front().remedy = remedy;
+    return problems;
+  }
+  const std::string problem =
+      save_replica(folder / "checkpoints", *replica, config, read_config_text(options.config));
+  if (!problem.empty()) return {{folder.string(), problem, remedy}};
+  return {};
+}
+
+/// Removes the checkpoint of step 0 from a folder that had no checkpoints before this command.
+void remove_checkpoint(const std::filesystem::path& folder) {
+  const std::filesystem::path checkpoints = folder / "checkpoints";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints, ignored)) {
+    if (!entry.path().filename().string().starts_with("step-0000000000.")) continue;
+    std::filesystem::remove(entry.path(), ignored);
+  }
+  ::rmdir(checkpoints.c_str());  // Unlike std::filesystem::remove(), this removes only a folder.
+}
+
+/// Writes a checkpoint of step 0 into each folder, or leaves none in any of them, so that the user
+/// can repeat the command.
 Problems begin_peers(const ImportOptions& options, const Config& config,
                      std::span<const float> parameters) {
-  for (std::size_t i = 0; i < options.start.size(); ++i) {
-    const Task task = load_task(config, i);
-    if (!task.problems.empty()) return task.problems;
-    std::unique_ptr<Learner> learner = learner_of(task);
-    if (learner->parameters().size() != parameters.size()) {
-      return {{options.file,
-               fmt::format("it has {} numbers, and the model that is trained on the config's data "
-                           "has {}",
-                           parameters.size(), learner->parameters().size()),
-               "the model and the training data must have as many classes"}};
-    }
-    learner->adopt(parameters, 0);
-    const auto replica = first_replica(task, i, std::move(learner));
-    const std::filesystem::path folder = options.start[i];
-    const std::string problem =
-        save_replica(folder / "checkpoints", *replica, config, read_config_text(options.config));
-    if (!problem.empty()) {
-      return {{folder.string(), problem, "name a folder that can be written to"}};
-    }
-    if (Problems problems = write_run_format(folder); !problems.empty()) return problems;
-    fmt::print("start        {}\n", folder.string());
+  for (std::size_t peer = 0; peer < options.start.size(); ++peer) {
+    Problems problems = begin_peer(options, config, parameters, peer);
+    if (problems.empty()) continue;
+    for (std::size_t i = 0; i <= peer; ++i) remove_checkpoint(options.start[i]);
+    return problems;
   }
+  for (const std::string& folder : options.start) fmt::print("start        {}\n", folder);
   return {};
 }
 

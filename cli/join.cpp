@@ -56,7 +56,7 @@ void add_join(CLI::App& app, const HostHooks& hooks) {
       ->add_option("TICKET", arguments->ticket,
                    "What create or invite has printed; - reads it from standard input")
       ->required();
-  add_peer_options(*command, *arguments);
+  add_peer_options(*command, *arguments, "grapevine-NAME");
   command->footer(
       "While the peer that made the ticket does not answer, join waits for it, until the ticket "
       "expires.\n"

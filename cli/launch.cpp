@@ -53,7 +53,8 @@ void add_launch(CLI::App& app, const std::vector<std::string>& program) {
                                  "Number of peers; default: the config's run.peers, which is 4 "
                                  "unless it is set")
                     ->check(CLI::Range(std::size_t{1}, launched_peers_max));
-  command->add_option("--folder", *folder, "The run's folder; default: a new one");
+  command->add_option("--folder", *folder, "The run's folder; default: a new one")
+      ->check(not_a_folder);
   command->add_flag("--resume", options->resume,
                     "Go on with the run in --folder, with as many peers unless -n is given");
   auto* faults = command->add_option(

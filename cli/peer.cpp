@@ -65,8 +65,10 @@ void add_peer(CLI::App& app, const HostHooks& hooks) {
   command->add_option(
       "--name", arguments->host.name,
       "Name of this peer in what it prints; default: the allow-list's, by which others call it");
-  command->add_option("--folder", arguments->folder,
-                      "Run folder: events, metrics, checkpoints; default: run.folder/NAME");
+  command
+      ->add_option("--folder", arguments->folder,
+                   "Run folder: events, metrics, checkpoints; default: run.folder/NAME")
+      ->check(not_a_folder);
   command->add_option("--listen", arguments->host.listen,
                       "HOST:PORT to listen on, port 0 for any; without it the peer only dials out, "
                       "but one of a cohort without --join listens everywhere on any port");

@@ -571,18 +571,18 @@ void add_plan(CLI::App& app) {
                    "How fast each peer is, where this machine is 1, as in 1,1,0.5; default: all "
                    "are like it")
       ->delimiter(',')
-      ->check(CLI::Range(0.001, 1000.0));
+      ->check(number_from(0.001, 1000.0));
   command->add_option("--svg", options->svg, "A file for a picture of the schedule");
   command
       ->add_option("--bandwidth", options->bandwidth_mbit,
                    "Bandwidth of every link, each way, in Mbit/s; default: sending takes no time")
-      ->check(CLI::Range(0.001, 1e6));
+      ->check(number_from(0.001, 1e6));
   command->add_option("--latency", options->latency_ms, "Latency of every link, one way, in ms")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e5));
+      ->check(number_from(0.0, 1e5));
   command->add_option("--seconds", options->seconds, "About how long to measure")
       ->capture_default_str()
-      ->check(CLI::Range(0.1, 600.0));
+      ->check(number_from(0.1, 600.0));
   command->footer(
       "Example:\n  grapevine plan configs/fashion-pipeline.toml\n"
       "  grapevine plan configs/fashion-pipeline.toml --speeds 1,1,0.5\n"

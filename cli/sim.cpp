@@ -27,9 +27,10 @@ void add_sim(CLI::App& app) {
   command->add_option("--seed", arguments->simulate.seed, "The seed of everything that is drawn")
       ->check(not_a_whole_number)
       ->capture_default_str();
-  auto* folder =
-      command->add_option("--folder", arguments->folder,
-                          "Where curves.csv and curves.svg go; default: a new run folder");
+  auto* folder = command
+                     ->add_option("--folder", arguments->folder,
+                                  "Where curves.csv and curves.svg go; default: a new run folder")
+                     ->check(not_a_folder);
   command->add_flag("--trace", arguments->simulate.trace, "Print one line an event");
   auto* traffic =
       command->add_flag("--traffic", arguments->simulate.traffic,

@@ -175,7 +175,7 @@ void add_switch(CLI::App& app) {
                    "A setting of that mode, as mixing.gamma=0.2; may be given several times")
       ->allow_extra_args(false);
   command->add_option("--wait", arguments->wait_s, "Seconds to wait until the swarm has agreed")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(number_from(0.0, 3600.0))
       ->capture_default_str();
   command->footer(
       "All peers begin with it at one step that they agree on. Between modes they first become the "

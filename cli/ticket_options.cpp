@@ -10,7 +10,7 @@
 
 namespace gv {
 
-void add_peer_options(CLI::App& command, SwarmArguments& arguments) {
+void add_peer_options(CLI::App& command, SwarmArguments& arguments, const std::string& folder) {
   command
       .add_option("--listen", arguments.host.listen,
                   "HOST:PORT to listen on; :PORT listens everywhere; port 0 for any")
@@ -21,9 +21,10 @@ void add_peer_options(CLI::App& command, SwarmArguments& arguments) {
                      "HOST:PORT others dial; default: the address by which this machine reaches "
                      "others");
   command.add_option("--name", arguments.host.name, "Name of this peer; default: the machine's");
-  command.add_option(
-      "--folder", arguments.folder,
-      "Run folder: keys, certificates, events, checkpoints; default: grapevine-NAME");
+  command
+      .add_option("--folder", arguments.folder,
+                  "Run folder: keys, certificates, events, checkpoints; default: " + folder)
+      ->check(not_a_folder);
   command.add_option("--data", arguments.data, "Folder of the data, whatever the config says");
   command
       .add_option("--lane-port", arguments.host.lane_port,

@@ -104,7 +104,7 @@ void add_topology(CLI::App& app) {
       ->add_option("--parameters", arguments->question.parameters,
                    "Numbers in the model, for the bytes that travel")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 1e15));
+      ->check(number_from(1.0, 1e15));
   command->footer(
       "Example:\n  grapevine topology -n 64\n  grapevine topology base_k -n 5\n"
       "  grapevine topology ring -n 12 --pairs --rounds 4 --svg ring.svg");

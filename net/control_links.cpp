@@ -364,6 +364,7 @@ void ControlLinks::Impl::on_dealer_frame(PeerId peer, SocketWatch& watch,
     say_hello(*dealer);
     return;
   }
+  if (!link->second.may_begin_with(*greeting)) return;
   joined(peer, &watch);
   Dealer* current = dealer_of(peer, &watch);
   if (current == nullptr || !admit(peer, link->second, *greeting)) return;

@@ -1,6 +1,8 @@
 // The state of the control link to each peer. Included only by the sources of the control links.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <asio/io_context.hpp>
 #include <asio/steady_timer.hpp>
 #include <chrono>
@@ -18,6 +20,7 @@
 #include "base/conduct.hpp"
 #include "net/allow_list.hpp"
 #include "net/control_links.hpp"
+#include "net/descriptor.hpp"
 #include "net/host_address.hpp"
 #include "net/link_connections.hpp"
 #include "net/name_lookup.hpp"
@@ -107,9 +110,17 @@ struct ControlLinks::Impl {
     std::string claimed_address;  ///< The listening address in the peer's hello; may be empty.
     RateLimit frames{{}};
     RateLimit hellos{{.per_second = 50, .burst = 100}};
+    RateLimit restarts{{.per_second = 1, .burst = 8}};
     RateLimit invitations{{.per_second = 100, .burst = 100}};
     RateLimit relay_steps{{.per_second = 100, .burst = 100}};
     RateLimit exams{{}};
+
+    /// Returns false if the hello comes from another process of the peer than the last one, and the
+    /// peer has restarted too often. The hello must then have no effect. An honest peer repeats it.
+    bool may_begin_with(const Hello& hello) {
+      const bool has_restarted = session != 0 && session != hello.session;
+      return !has_restarted || restarts.take(steady_time());
+    }
   };
 
   /// The remaining budget of all guests with one key.
@@ -127,6 +138,16 @@ struct ControlLinks::Impl {
     Clock::time_point sought;    ///< When keys were last given dealers.
     Clock::time_point began = Clock::now();
     bool told = false;
+  };
+
+  /// Our own descriptor of the port that ZeroMQ listens on. Its end closes the port, even if
+  /// children made by fork() have copies of ZeroMQ's descriptor.
+  struct Port {
+    Descriptor descriptor;
+
+    ~Port() {
+      if (descriptor) ::shutdown(descriptor.get(), SHUT_RDWR);
+    }
   };
 
   Impl(asio::io_context& loop, Options given, Callbacks calls);
@@ -191,6 +212,8 @@ struct ControlLinks::Impl {
   asio::io_context& io;
   Options options;
   Callbacks callbacks;
+  /// Declared before `context`: if the port closed while ZeroMQ listens, ZeroMQ would abort.
+  Port port;
   zmq::context_t context;
   AllowList allow_list;
   std::shared_ptr<SocketWatch> router;

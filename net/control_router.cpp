@@ -1,4 +1,6 @@
 // Incoming control links: a router that listens and tests its own allow-list.
+#include <fcntl.h>
+
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -37,16 +39,17 @@ void ControlLinks::Impl::listen() {
   zmq_socket_monitor(socket.handle(), "inproc://monitor.router", reported);
   const std::string host = options.listen.substr(0, options.listen.rfind(':'));
   const std::string wanted = options.listen.substr(host.size() + 1);
-  asio::ip::tcp::acceptor port = open_tcp_port(
+  asio::ip::tcp::acceptor acceptor = open_tcp_port(
       io, host_of(options.listen), static_cast<std::uint16_t>(std::stoi(wanted)),
       "--listen " + options.listen,
       "give an address of this machine and a port that is free, or port 0 for any free one");
-  connections.listens_at(port.local_endpoint().port());
-  const std::string real_port = std::to_string(port.local_endpoint().port());
+  connections.listens_at(acceptor.local_endpoint().port());
+  const std::string real_port = std::to_string(acceptor.local_endpoint().port());
   listening = host + ":" + real_port;
-  socket.set(zmq::sockopt::use_fd, port.native_handle());
+  port.descriptor = Descriptor(::fcntl(acceptor.native_handle(), F_DUPFD_CLOEXEC, 0));
+  socket.set(zmq::sockopt::use_fd, acceptor.native_handle());
   socket.bind(endpoint(listening));
-  port.release();  // From now on, ZeroMQ closes the descriptor.
+  acceptor.release();  // From now on, ZeroMQ closes the descriptor.
   advertised = options.advertise.empty() ? listening : options.advertise;
   if (advertised.ends_with(":0")) {
     advertised = advertised.substr(0, advertised.size() - 1) + real_port;
@@ -288,7 +291,7 @@ void ControlLinks::Impl::on_frame_of(PeerId peer, Link& link, zmq::message_t rou
     offend(peer, unsound);
     return;
   }
-  if (!link.hellos.take(steady_time())) return;
+  if (!link.hellos.take(steady_time()) || !link.may_begin_with(*greeting)) return;
   was_dialled = true;
   link.route = {.id = std::move(route), .pulse = {}};
   link.route.pulse.hear();

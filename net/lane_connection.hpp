@@ -123,8 +123,10 @@ struct LaneConnection {
       socket.async_read_some(room, std::move(handler));
     }
   }
+  /// Ends the connection, even if children made by fork() have copies of its descriptor.
   void close() {
     asio::error_code ignored;
+    socket.shutdown(Socket::shutdown_both, ignored);
     socket.close(ignored);
   }
 };

@@ -5,7 +5,6 @@
 
 #include <asio/ip/address.hpp>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -69,7 +68,6 @@ void LaneHandshake::Impl::end_dial(std::uint64_t lane) {
   asio::error_code ignored;
   dial->unix_socket.close(ignored);
   dial->tcp_socket.close(ignored);
-  if (dial->resolver) dial->resolver->cancel();
   if (dial->connection) dial->connection->close();
   update_listeners();
 }
@@ -124,24 +122,15 @@ void LaneHandshake::Impl::dial_tcp(const DialPtr& dial) {
     connect(dial);
     return;
   }
-  // A resolver starts a thread, which the system may refuse.
-  try {
-    dial->resolver = std::make_shared<tcp::resolver>(io);
-    dial->resolver->async_resolve(host, std::to_string(port),
-                                  [this, dial, weak = std::weak_ptr(alive)](
-                                      asio::error_code error, tcp::resolver::results_type found) {
-                                    if (weak.expired() || !is_current(dial)) return;
-                                    if (error) {
-                                      finish(dial, false);
-                                      return;
-                                    }
-                                    dial->addresses = std::move(found);
-                                    dial->next = dial->addresses.begin();
-                                    connect(dial);
-                                  });
-  } catch (const std::exception&) {
-    finish(dial, false);
-  }
+  // The name of a dial that has ended is not looked up, because `dials` alone keeps a dial.
+  lookup.look_up({.host = host, .port = std::to_string(port)}, dial,
+                 [this, asker = std::weak_ptr(dial)](const AddressLookup::Addresses& found) {
+                   const DialPtr waiting = asker.lock();
+                   if (!waiting || !is_current(waiting)) return;
+                   waiting->addresses = found;
+                   waiting->next = waiting->addresses.begin();
+                   connect(waiting);
+                 });
 }
 
 /// Tries one address after another.

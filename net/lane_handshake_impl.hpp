@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "net/address_lookup.hpp"
 #include "net/lane_handshake.hpp"
 #include "net/lane_listener.hpp"
 #include "net/lane_proof.hpp"
@@ -43,8 +44,7 @@ struct LaneHandshake::Impl {
     stream_protocol::socket unix_socket;
     tcp::resolver::results_type addresses;  ///< All addresses to which the name resolved.
     tcp::resolver::results_type::const_iterator next;
-    tcp::socket tcp_socket;  ///< Socket of the current attempt.
-    std::shared_ptr<tcp::resolver> resolver;
+    tcp::socket tcp_socket;    ///< Socket of the current attempt.
     ConnectionPtr connection;  ///< Set once a socket is connected.
   };
   using DialPtr = std::shared_ptr<Dial>;
@@ -97,6 +97,7 @@ struct LaneHandshake::Impl {
   std::uint64_t host = 0;
   std::map<std::uint64_t, Expected> expected;
   std::map<std::uint64_t, DialPtr> dials;  ///< Keyed by lane.
+  AddressLookup lookup{io};
   std::uint64_t dials_failed = 0;
   /// Handlers hold a weak pointer to this. Once it has expired, the objects that they use are gone.
   std::shared_ptr<int> alive = std::make_shared<int>(0);

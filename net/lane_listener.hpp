@@ -30,7 +30,7 @@ class LaneListener {
 
   /// `listening` must be bound, listening and non-blocking. No partner is expected at first.
   LaneListener(asio::io_context& io, Descriptor listening, Options options, Newcomer newcomer);
-  /// Closes all connections that have not proved themselves.
+  /// Closes the port, and all connections that have not proved themselves.
   ~LaneListener();
   LaneListener(const LaneListener&) = delete;
   LaneListener& operator=(const LaneListener&) = delete;

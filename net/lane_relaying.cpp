@@ -210,7 +210,8 @@ bool BulkLanes::Impl::can_give_way(const Lane& lane) const {
 /// Ends a relayed lane. Transfers under way continue over the next lane, as after a loss.
 void BulkLanes::Impl::move_lane(PeerId peer) {
   const auto found = lanes.find(peer);
-  if (found == lanes.end()) return;
+  // The loss of another lane may have ended this one, or given it something to send.
+  if (found == lanes.end() || !can_give_way(found->second)) return;
   retired.add(found->second.connection);
   lanes.erase(found);
   moves[peer].is_under_way = true;

@@ -89,6 +89,10 @@ bool came_from(const zmq::message_t& message, const std::string& host) {
 
 }  // namespace
 
+LinkConnections::~LinkConnections() {
+  for (const auto& entry : connections_) hang_up_on(entry.first);
+}
+
 /// False if the connection has ended, even if another one now has its descriptor.
 bool LinkConnections::is_open(int descriptor) const {
   const auto found = connections_.find(descriptor);

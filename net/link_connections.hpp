@@ -36,6 +36,10 @@ class LinkConnections {
   };
 
   explicit LinkConnections(Options options) : options_(options), places_(options.places) {}
+  /// Ends all connections, even if children made by fork() have copies of their descriptors.
+  ~LinkConnections();
+  LinkConnections(const LinkConnections&) = delete;
+  LinkConnections& operator=(const LinkConnections&) = delete;
 
   /// Sets the port at which connections are accepted. Call before opened().
   void listens_at(std::uint16_t port) { port_ = port; }

@@ -1,9 +1,7 @@
-// Asks the system's resolver through Asio, which waits for the answer on a thread.
+// Remembers the addresses of names for a while, and which names are being looked up.
 #include "net/name_lookup.hpp"
 
-#include <algorithm>
 #include <asio/ip/address.hpp>
-#include <exception>
 
 #include "net/host_address.hpp"
 #include "net/identity.hpp"
@@ -19,36 +17,18 @@ std::optional<std::string> NameLookup::numeric(const std::string& address) {
   std::erase_if(known_, [now](const auto& entry) { return now > entry.second.until; });
   const auto found = known_.find(host);
   if (found != known_.end()) return found->second.host + address.substr(address.rfind(':'));
-  const bool is_waiting = std::ranges::find(waiting_, host) != waiting_.end();
-  if (!is_waiting && waiting_.size() < waiting_max) waiting_.push_back(host);
-  if (!resolver_) look_up_next();
-  return std::nullopt;
-}
-
-/// Looks up the first waiting name. A name without an address is forgotten, so that the next
-/// request for it begins another lookup.
-void NameLookup::look_up_next() {
-  if (waiting_.empty()) return;
-  // A resolver starts a thread, which the system may refuse.
-  try {
-    resolver_ = std::make_shared<asio::ip::tcp::resolver>(io_);
-    resolver_->async_resolve(
-        asio::ip::tcp::v4(), waiting_.front(), "",
-        [this, weak = std::weak_ptr(alive_)](asio::error_code error,
-                                             const asio::ip::tcp::resolver::results_type& found) {
-          if (weak.expired()) return;
-          resolver_.reset();
-          if (!error && !found.empty() && known_.size() < known_max) {
-            known_[waiting_.front()] = {.host = found.begin()->endpoint().address().to_string(),
-                                        .until = Clock::now() + known_for};
-          }
-          waiting_.pop_front();
-          look_up_next();
-        });
-  } catch (const std::exception&) {
-    resolver_.reset();
-    waiting_.clear();
+  if (waiting_.size() < waiting_max && waiting_.insert(host).second) {
+    lookup_.look_up({.host = host, .port = "", .only_ipv4 = true}, asker_,
+                    [this, host](const AddressLookup::Addresses& found) {
+                      // A name without an address is forgotten, so that the next request for it
+                      // begins another lookup.
+                      waiting_.erase(host);
+                      if (found.empty() || known_.size() >= known_max) return;
+                      known_[host] = {.host = found.begin()->endpoint().address().to_string(),
+                                      .until = Clock::now() + known_for};
+                    });
   }
+  return std::nullopt;
 }
 
 }  // namespace gv

@@ -7,8 +7,9 @@
 namespace gv {
 namespace {
 
-/// A peer raises its incarnation by one for each false rumour, so a correct peer never comes near
-/// this limit. Incarnations can still be raised beyond the limit without overflow.
+/// A peer's first incarnation is the time in milliseconds since 1970, and each false rumour raises
+/// it by one. So a correct peer never comes near this limit, unless its clock is wrong by thousands
+/// of years. Incarnations can still be raised beyond the limit without overflow.
 constexpr std::uint64_t incarnation_max = std::uint64_t{1} << 48;
 
 bool is_address_or_empty(std::string_view address) {

@@ -355,18 +355,22 @@ Diagnosis judge(const Handshake& handshake) {
 }
 
 Diagnosis judge(const PeerClock& clock) {
-  const bool is_ahead = clock.theirs_us > clock.ours_us;
-  const auto apart = std::chrono::microseconds(is_ahead ? clock.theirs_us - clock.ours_us
-                                                        : clock.ours_us - clock.theirs_us);
-  if (apart <= clock_error_max + clock.uncertainty) {
+  // A peer may claim any time. A difference of 300 years and more has too many nanoseconds for a
+  // Duration.
+  using std::chrono::microseconds;
+  const std::uint64_t apart_us = clock.theirs_us > clock.ours_us ? clock.theirs_us - clock.ours_us
+                                                                 : clock.ours_us - clock.theirs_us;
+  const auto error_max =
+      std::chrono::duration_cast<microseconds>(clock_error_max + clock.uncertainty);
+  if (apart_us <= static_cast<std::uint64_t>(error_max.count())) {
     return ok(fmt::format("equal to the clock there within {:.3g} ms",
-                          1e3 * seconds(Duration(apart) + clock.uncertainty)));
+                          1e3 * seconds(microseconds(apart_us) + clock.uncertainty)));
   }
   const std::string both =
       fmt::format("the clock there shows {}, and this one {}",
                   time_text(clock.theirs_us / 1'000'000), time_text(clock.ours_us / 1'000'000));
   const std::string remedy = "set the clock that is wrong: timedatectl set-ntp true";
-  if (clock.has_certificates && apart > std::chrono::seconds(clock_apart_max_s)) {
+  if (clock.has_certificates && apart_us > clock_apart_max_s * 1'000'000) {
     return error(both + ", so certificates expire at different times", remedy);
   }
   return warning(both + ", so times in logs and files cannot be compared", remedy);

@@ -43,10 +43,6 @@ bool Agreement::handles(const Message& message) {
   return std::visit([]<class M>(const M&) { return IsOneOf<M, Handled>; }, message);
 }
 
-Duration Agreement::patience() const {
-  return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
-}
-
 void Agreement::set_candidates(Time now, std::vector<PeerId> present) {
   present_ = std::move(present);
   std::erase_if(reported_, [this](const auto& entry) {
@@ -109,25 +105,6 @@ void Agreement::convict(Time now, const Equivocation& proof, Effects& out) {
   if (answered_ && promised_.proposer == peer) give_up_on_proposer(now);
 }
 
-void Agreement::tell_refusals(Effects& out) const {
-  for (const PeerId peer : candidates_) {
-    if (peer != self_) out.send(peer, Refusals{exclusion_.own()});
-  }
-}
-
-bool Agreement::is_left_out(PeerId peer) const {
-  if (!generation_) return false;
-  std::vector<PeerId> together = generation_->order;
-  if (!generation_->contains(peer)) together.push_back(peer);
-  return !std::ranges::binary_search(exclusion_.taking_part(together, present_), peer);
-}
-
-bool Agreement::is_spoilt() const {
-  return generation_ && std::ranges::any_of(generation_->order, [this](PeerId peer) {
-           return peer != self_ && is_excluded(peer);
-         });
-}
-
 /// True if a generation began without us because we refuse one of its peers that few others refuse.
 bool Agreement::must_rest() const {
   const bool are_left_out = last_generation_ && !own_.leaves;
@@ -142,6 +119,7 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
   bool news = false;
   for (const PeerId peer : blamed) news |= peer != self_ && blamed_.insert(peer).second;
   const bool still = still_since_ && !generation_;
+  if (generation_) charge_for_losses(now, blamed, out);
   // A peer that has no connection to the lost peer learns of the loss only from us.
   if (generation_ || (still && news)) {
     for (const PeerId peer : generation_ ? generation_->order : candidates_) {
@@ -149,6 +127,19 @@ void Agreement::disturb(Time now, const std::vector<PeerId>& blamed, Effects& ou
     }
   }
   if (!still) stand_still(now);
+}
+
+/// Charges the lost peers for the end of the generation. The other peers charge us, because we are
+/// the one that tells them of it. So we stop working with a peer that is lost again and again
+/// before they stop listening to us.
+void Agreement::charge_for_losses(Time now, const std::vector<PeerId>& lost, Effects& out) {
+  bool has_refused = false;
+  for (const PeerId peer : lost) {
+    has_refused |= generation_->contains(peer) && exclusion_.lose(now, peer);
+  }
+  if (!has_refused) return;
+  choose_candidates();
+  tell_refusals(out);
 }
 
 /// Stops work until a ballot is decided, and usually lets one begin at once. After two successive
@@ -269,8 +260,6 @@ Time Agreement::deadline() const {
   if (proposing_) return std::min({over, proposed_at_ + wait_for_answers(), ask_again_at_});
   return std::min(over, answered_ ? std::min(own_turn(), ask_again_at_) : own_turn());
 }
-
-void Agreement::ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
 
 void Agreement::propose(Time now, const GenerationPlanner& planner, Effects& out) {
   charge_for_wait(now);
@@ -580,7 +569,12 @@ void Agreement::receive(Time now, PeerId from, const EndGeneration& message, Eff
         message.blamed.empty() || std::ranges::any_of(message.blamed, [this](PeerId peer) {
           return generation_->contains(peer);
         });
-    if (message.ballot != generation_->id || !generation_->contains(from) || !concerns) return;
+    // A source may take no part, and only it knows that it lacks the state.
+    const bool may_end = generation_->contains(from) ||
+                         std::ranges::any_of(generation_->assignments, [from](const auto& one) {
+                           return one.source == from;
+                         });
+    if (message.ballot != generation_->id || !may_end || !concerns) return;
     if (!budget_.take(now, from)) return;
     stand_still(now);
   }

@@ -102,13 +102,23 @@ class Agreement {
   /// The proofs, by convicted peer.
   const std::map<PeerId, Equivocation>& proofs() const { return watch_.proofs(); }
   /// True if `peer` would be left out of a generation formed by the running one's peers and `peer`.
-  bool is_left_out(PeerId peer) const;
+  bool is_left_out(PeerId peer) const {
+    if (!generation_) return false;
+    std::vector<PeerId> together = generation_->order;
+    if (!generation_->contains(peer)) together.push_back(peer);
+    return !std::ranges::binary_search(exclusion_.taking_part(together, present_), peer);
+  }
   /// True if the running generation has to end because one of its peers is excluded.
-  bool is_spoilt() const;
+  bool is_spoilt() const {
+    return generation_ && std::ranges::any_of(generation_->order, [this](PeerId peer) {
+             return peer != self_ && is_excluded(peer);
+           });
+  }
 
   /// Ends the running generation for all its peers. Peers in `blamed` (may be empty) get only a
-  /// short timeout in the next ballot, from every peer that learns of the blame. While no
-  /// generation runs, only new blame is passed on.
+  /// short timeout in the next ballot, from every peer that learns of the blame. We refuse a blamed
+  /// peer for a few seconds if it has ended many generations in a short time. While no generation
+  /// runs, only new blame is passed on.
   void disturb(Time now, const std::vector<PeerId>& blamed, Effects& out);
 
   /// Notes a sign of life from the peer, which is then no longer blamed.
@@ -139,7 +149,9 @@ class Agreement {
   friend bool operator==(const Agreement& a, const Agreement& b);
 
   /// The time allowed for an answer: four times the measured time, within the options' bounds.
-  Duration patience() const;
+  Duration patience() const {
+    return std::clamp(from_seconds(4 * answer_seconds_), options_.patience, options_.patience_max);
+  }
 
  private:
   std::uint64_t vouched(std::uint64_t own) const;
@@ -150,6 +162,7 @@ class Agreement {
   void refuse_sources(Time now, const Generation& start, const std::string& why, Effects& out);
   void give_up_on_proposer(Time now);
   void charge_for_wait(Time now);
+  void charge_for_losses(Time now, const std::vector<PeerId>& lost, Effects& out);
   void stand_still(Time now);
   void propose(Time now, const GenerationPlanner& planner, Effects& out);
   void decide(Time now, const GenerationPlanner& planner, Effects& out);
@@ -158,7 +171,11 @@ class Agreement {
   void convict(Time now, const Equivocation& proof, Effects& out);
   void blame(PeerId peer);
   void choose_candidates();
-  void tell_refusals(Effects& out) const;
+  void tell_refusals(Effects& out) const {
+    for (const PeerId peer : candidates_) {
+      if (peer != self_) out.send(peer, Refusals{exclusion_.own()});
+    }
+  }
   bool must_rest() const;
   void become_left_out(Generation generation);
   void begin(Time now, Generation generation, Effects& out);
@@ -178,7 +195,7 @@ class Agreement {
                          const GenerationPlanner& planner) const;
   void measure(Time now);
   void confirm(Effects& out);
-  void ask(PeerId peer, Effects& out) const;
+  void ask(PeerId peer, Effects& out) const { out.send(peer, Propose{promised_}); }
   Duration wait_for_answers() const;
   Time own_turn() const;
 

@@ -6,10 +6,16 @@
 
 namespace gv {
 
-bool Exclusion::refuse(Time now, PeerId peer) {
+bool Exclusion::lose(Time now, PeerId peer) {
+  losses_.take(now, peer);
+  return losses_.is_low(now, peer) &&
+         refuse(now, peer, BallotBudget::burst * BallotBudget::interval);
+}
+
+bool Exclusion::refuse(Time now, PeerId peer, Duration lasts) {
   if (peer == self_) return false;
-  const auto [entry, is_new] = until_[self_].emplace(peer, now + lasts_);
-  entry->second = std::max(entry->second, now + lasts_);
+  const auto [entry, is_new] = until_[self_].emplace(peer, now + lasts);
+  entry->second = std::max(entry->second, now + lasts);
   return is_new;
 }
 
@@ -31,6 +37,7 @@ bool Exclusion::is_lonely() const {
 
 bool Exclusion::tick(Time now, const std::vector<PeerId>& peers) {
   conduct_.tick(now);
+  losses_.tick(now);
   for (const PeerId peer : own()) {
     if (is_refused_by_many(peer, peers)) shared_.insert(peer);
   }

@@ -9,16 +9,17 @@
 #include "base/conduct.hpp"
 #include "base/ids.hpp"
 #include "base/time.hpp"
+#include "consensus/generation/ballot_budget.hpp"
 #include "consensus/message/message.hpp"
 
 namespace gv {
 
-/// Refusals of peers, each with a time limit. A peer refuses another only for offences that it has
-/// seen itself, and sends its refusals to all others over its own links. A peer is excluded if more
-/// than a third of all peers refuse it. If fewer refuse it, only these accusers exclude it. In
-/// lockstep the accusers then take no part; otherwise they work in the same generation. If fewer
-/// than a third of all peers are hostile, they cannot exclude an honest peer, because at least one
-/// of its accusers would have to be honest (consensus/README.md). Pure.
+/// Refusals of peers, each with a time limit. A peer refuses another only for offences and losses
+/// that it has seen itself, and sends its refusals to all others over its own links. A peer is
+/// excluded if more than a third of all peers refuse it. If fewer refuse it, only these accusers
+/// exclude it. In lockstep the accusers then take no part; otherwise they work in the same
+/// generation. If fewer than a third of all peers are hostile, they cannot exclude an honest peer,
+/// because at least one of its accusers would have to be honest (consensus/README.md). Pure.
 class Exclusion {
  public:
   explicit Exclusion(PeerId self, Duration lasts = std::chrono::minutes(1))
@@ -37,8 +38,13 @@ class Exclusion {
     const bool tolerates = in_step_ && (now < tolerates_until_ || is_lonely());
     return conduct_.offend(now, peer) && !tolerates && refuse(now, peer);
   }
+  /// Counts a generation that has ended because we lost `peer`. Returns true if we now begin to
+  /// refuse the peer because it has ended several in quick succession, more than one a second. This
+  /// refusal lasts only until the peer's budget is full again, because the peer may be honest and
+  /// have a bad link.
+  bool lose(Time now, PeerId peer);
   /// Refuses `peer` from now on for `lasts()`. Returns true if the refusal is new.
-  bool refuse(Time now, PeerId peer);
+  bool refuse(Time now, PeerId peer) { return refuse(now, peer, lasts_); }
   /// Refuses `peer` for ever.
   void refuse_for_ever(PeerId peer) { until_[self_][peer] = never; }
   bool is_refused_for_ever(PeerId peer) const;
@@ -73,15 +79,17 @@ class Exclusion {
                                   const std::vector<PeerId>& peers) const;
 
   friend class Fields;
-  static constexpr std::size_t field_count = 7;
+  static constexpr std::size_t field_count = 8;
   friend bool operator==(const Exclusion&, const Exclusion&) = default;
 
  private:
+  bool refuse(Time now, PeerId peer, Duration lasts);
   bool is_lonely() const;
 
   PeerId self_;
   Duration lasts_;
   Conduct conduct_;
+  BallotBudget losses_;  ///< Counts the generations that each peer has ended by being lost.
   bool in_step_ = true;
   std::map<PeerId, std::map<PeerId, Time>> until_;  ///< When each refusal ends, by accuser and
                                                     ///< accused.

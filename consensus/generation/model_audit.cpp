@@ -8,9 +8,9 @@
 namespace gv {
 namespace {
 
-/// Number of incomplete audits kept. No peer is ahead of another by more audits than this, so a
-/// message of any older audit was lost, and the audit is dropped.
-constexpr std::size_t operations_kept = 2;
+/// Number of fingerprints kept for each peer. An honest peer is at most one audit ahead of another.
+/// A hostile peer that sends many displaces only its own.
+constexpr std::size_t fingerprints_kept = 2;
 
 }  // namespace
 
@@ -19,29 +19,56 @@ void ModelAudit::begin(const std::vector<PeerId>& order) {
   told_.clear();
 }
 
-std::optional<std::vector<PeerId>> ModelAudit::tell(PeerId from, std::uint64_t operation,
+std::optional<ModelAudit::Verdict> ModelAudit::tell(PeerId from, std::uint64_t operation,
                                                     std::uint64_t fingerprint) {
   if (std::ranges::find(order_, from) == order_.end()) return std::nullopt;
-  Told& told = told_[operation];
-  told.emplace(from, fingerprint);
-  const bool whole = told.size() == order_.size();
-  std::vector<PeerId> odd;
-  if (whole) {
-    std::map<std::uint64_t, std::size_t> sizes;
-    for (const auto& [peer, theirs] : told) ++sizes[theirs];
-    // Compares in the order of ranks, so that among equally large groups the one with the lowest
-    // rank wins.
-    std::uint64_t usual = told.at(order_.front());
-    for (const PeerId peer : order_) {
-      if (sizes.at(told.at(peer)) > sizes.at(usual)) usual = told.at(peer);
-    }
-    for (const PeerId peer : order_) {
-      if (told.at(peer) != usual) odd.push_back(peer);
-    }
-    told_.erase(operation);
+  std::map<std::uint64_t, std::uint64_t>& own = told_[from];
+  own.emplace(operation, fingerprint);
+  if (own.size() > fingerprints_kept) own.erase(own.begin());
+  if (tellers(operation) == order_.size()) return judge(operation);
+  // Once most peers have gone on to a later audit, what is missing of the earlier one will hardly
+  // come.
+  const auto have_most_told = [this](std::uint64_t audit) {
+    return 2 * tellers(audit) > order_.size();
+  };
+  const std::uint64_t earlier = own.begin()->first;
+  const bool is_over = earlier < operation && have_most_told(earlier) && have_most_told(operation);
+  return is_over ? std::optional(judge(earlier)) : std::nullopt;
+}
+
+/// The number of peers whose fingerprint for this collective is known.
+std::size_t ModelAudit::tellers(std::uint64_t operation) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      told_, [&](const auto& entry) { return entry.second.contains(operation); }));
+}
+
+/// Compares the known fingerprints for this collective, and forgets them.
+ModelAudit::Verdict ModelAudit::judge(std::uint64_t operation) {
+  std::map<PeerId, std::uint64_t> told;
+  for (auto& [peer, fingerprints] : told_) {
+    const auto found = fingerprints.find(operation);
+    if (found == fingerprints.end()) continue;
+    told.emplace(peer, found->second);
+    fingerprints.erase(found);
   }
-  while (told_.size() > operations_kept) told_.erase(told_.begin());
-  return whole ? std::optional(odd) : std::nullopt;
+  std::map<std::uint64_t, std::size_t> sizes;
+  for (const auto& [peer, theirs] : told) ++sizes[theirs];
+  // Compares in the order of ranks, so that among equally large groups the one that contains the
+  // lowest rank wins.
+  std::uint64_t usual = 0;
+  std::size_t most = 0;
+  for (const PeerId peer : order_) {
+    const auto theirs = told.find(peer);
+    if (theirs == told.end() || sizes.at(theirs->second) <= most) continue;
+    usual = theirs->second;
+    most = sizes.at(usual);
+  }
+  Verdict verdict{.operation = operation, .odd = {}};
+  for (const PeerId peer : order_) {
+    const auto theirs = told.find(peer);
+    if (theirs != told.end() && theirs->second != usual) verdict.odd.push_back(peer);
+  }
+  return verdict;
 }
 
 bool operator==(const ModelAudit& a, const ModelAudit& b) { return equal_states(a, b); }

@@ -30,6 +30,7 @@ void PairExchange::set_snapshot(SnapshotPtr snapshot, float alpha, std::span<con
   check(!snapshot || snapshot->values.size() == state_->options.elements,
         "a snapshot has the layout's size");
   state_->snapshot = std::move(snapshot);
+  state_->encoding = {};
   state_->since.assign(since.begin(), since.end());
   state_->alpha = alpha;
   if (state_->snapshot) return;
@@ -92,7 +93,9 @@ void PairExchange::receive_block(Time now, PeerId from, const Block& block, Effe
   // Missing bytes are requested again at the deadline.
   if (fit != BlockFit::next) return;
   if (!state.needs_memory()) state.take_values(block, begin);
-  if (mine->accepted) mine->deadline = now + state.options.progress_deadline;
+  if (mine->accepted) {
+    mine->deadline = std::min(now + state.options.progress_deadline, mine->give_up_at);
+  }
   if (mine->accepted && mine->blocks.is_whole()) state.whole(now, out);
 }
 
@@ -109,12 +112,13 @@ void PairExchange::lane_lost(Time now, PeerId peer, Effects& out) {
   if (state.flight && state.flight->asked) state.stream(out, *state.flight->asked);
 }
 
-void PairExchange::lane_refused(Time, PeerId peer, Effects& out) {
+void PairExchange::lane_refused(Time now, PeerId peer, Effects& out) {
   State& state = *state_;
   if (!state.flight || state.flight->partner != peer) return;
   // Once we have sent Ready, only the initiator may end the exchange.
-  if (state.flight->stage != State::Stage::awaiting_word)
-    state.abort(Reason::unreachable, true, out);
+  if (state.flight->stage == State::Stage::awaiting_word) return;
+  if (state.flight->accepted) state.times.note_aborted(now, peer, state.flight->began);
+  state.abort(Reason::unreachable, true, out);
 }
 
 void PairExchange::peer_gone(Time, PeerId peer, Effects& out) {

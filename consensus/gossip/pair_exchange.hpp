@@ -28,7 +28,7 @@ class StateHash;
 /// exchange when the initiator is gone or never answers, or when the run ends. Such an exchange
 /// counts as undecided, and this is the only way in which only half an exchange can be applied.
 /// Cost: one encoded model in each direction at the same time, four small messages, and memory for
-/// one vector of floats.
+/// one vector of floats and, with a lossy codec, for one encoded model.
 class PairExchange {
  public:
   /// Number of recent distances that set the adaptive radius.
@@ -50,7 +50,8 @@ class PairExchange {
     /// after an eighth of this time.
     Duration answer_deadline = std::chrono::seconds(2);
     /// Longest time between two blocks, and from the last block to Commit. After that the responder
-    /// asks for Commit, and waits up to `answer_deadline` for each answer.
+    /// asks for Commit, and waits up to `answer_deadline` for each answer. An exchange that takes
+    /// far longer than usual is given up although blocks arrive (see PartnerTimes::give_up_at).
     Duration progress_deadline = std::chrono::seconds(5);
     std::size_t block_least = block_bytes_usual;  ///< The smallest size of a block, except for the
                                                   ///< last of a transfer.

@@ -103,6 +103,7 @@ void PairExchange::State::freshen_snapshot() {
   }
   since.clear();
   snapshot = std::move(fresh);
+  encoding = {};
 }
 
 std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
@@ -112,20 +113,23 @@ std::shared_ptr<std::vector<float>> PairExchange::State::blank_difference() {
   return difference;
 }
 
-Payload PairExchange::State::encoded(PeerId partner, const TransferId& id) const {
+Payload PairExchange::State::encoded(PeerId partner, const TransferId& id) {
   if (options.codec == Codec::identity) {
     return {snapshot, std::as_bytes(std::span(snapshot->values))};
   }
+  const std::uint64_t key = memories.key_of(partner);
+  const bool is_theirs = key == 0 || encoding.partner == partner;
+  if (encoding.payload.owner && encoding.key == key && is_theirs) return encoding.payload;
+  auto bytes = std::make_shared<std::vector<std::byte>>(needs_memory() ? 0 : payload_bytes());
   if (needs_memory()) {
     const Rng draws =
         Rng(id.number).fork(id.session).fork(static_cast<std::uint64_t>(self)).fork("rounding");
-    auto code = std::make_shared<std::vector<std::byte>>(
-        memories.encode(options.codec, partner, snapshot->values, draws));
-    return {code, std::span<const std::byte>(*code)};
+    *bytes = memories.encode(options.codec, partner, snapshot->values, draws);
+  } else {
+    encode_each(options.codec, snapshot->values, *bytes);
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>(payload_bytes());
-  encode_each(options.codec, snapshot->values, *bytes);
-  return {bytes, std::span<const std::byte>(*bytes)};
+  encoding = {{bytes, std::span<const std::byte>(*bytes)}, partner, key};
+  return encoding.payload;
 }
 
 auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool initiator)
@@ -142,7 +146,8 @@ auto PairExchange::State::take_off(Time now, TransferId id, PeerId partner, bool
       .blocks =
           Reassembly(payload_bytes(), std::max<std::size_t>(1, bytes_per_element(options.codec)),
                      options.block_least),
-      .began = now});
+      .began = now,
+      .give_up_at = times.give_up_at(now, partner)});
   return *flight;
 }
 
@@ -350,7 +355,7 @@ void PairExchange::State::on(Time now, PeerId from, const Query& query, Effects&
   on(now, from, Ready{query.id}, out);
 }
 
-void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out) {
+void PairExchange::State::on(Time now, PeerId from, const Abort& word, Effects& out) {
   const Flight* mine = matching(from, word.id);
   if (mine == nullptr) return;
   if (mine->stage == Stage::awaiting_word && word.reason == Reason::unknown_transfer) {
@@ -358,6 +363,7 @@ void PairExchange::State::on(Time, PeerId from, const Abort& word, Effects& out)
   } else {
     // The partner may have found that our two memories differ.
     if (word.reason == Reason::stale) memories.forget(from);
+    if (mine->accepted) times.note_aborted(now, from, mine->began);
     abort(word.reason, false, out);
   }
 }
@@ -482,8 +488,8 @@ void PairExchange::State::whole(Time now, Effects& out) {
   // model arrives. We wait at least four times as long as the partner's model took. The time before
   // we had to ask again does not count. Otherwise a hostile partner could make us wait longer by
   // being silent at first.
-  const Duration took = now - mine.asked_at;
-  mine.deadline = now + std::max(2 * options.progress_deadline, 4 * took);
+  const Duration wait = std::max(2 * options.progress_deadline, 4 * (now - mine.asked_at));
+  mine.deadline = std::min(now + wait, mine.give_up_at);
   if (mine.ready) commit(now, out);
 }
 
@@ -549,13 +555,13 @@ void PairExchange::State::commit(Time now, Effects& out) {
 
 void PairExchange::State::resume(Time now, Reason otherwise, Effects& out) {
   Flight& mine = *flight;
-  if (++mine.resumes > resumes_max) {
+  if (++mine.resumes > resumes_max || now >= mine.give_up_at) {
     times.note_unanswered(now, mine.partner, mine.began);
     abort(otherwise, true, out);
     return;
   }
   mine.asked_at = now;
-  mine.deadline = now + options.progress_deadline;
+  mine.deadline = std::min(now + options.progress_deadline, mine.give_up_at);
   out.tell(ExchangeResumed{
       .peer = mine.partner, .reason = otherwise, .bytes_received = mine.blocks.received()});
   out.send(mine.partner, Resume{mine.id, mine.blocks.received()});

@@ -49,7 +49,7 @@ struct PairExchange::State {
 
   /// The exchange under way.
   struct Flight {
-    static constexpr std::size_t field_count = 24;
+    static constexpr std::size_t field_count = 25;
 
     TransferId id;
     PeerId partner{};
@@ -79,7 +79,15 @@ struct PairExchange::State {
     Time began{};
     Time asked_at{};  ///< When we last asked for missing blocks or, if we have not, when the offer
                       ///< was accepted.
+    Time give_up_at = never;  ///< When we give up an exchange whose model is still arriving.
     Time deadline = never;
+  };
+
+  /// The present snapshot, encoded for `partner`, or for any partner if `key` is 0.
+  struct Encoding {
+    Payload payload;  ///< Without owner if nothing has been encoded.
+    PeerId partner{};
+    std::uint64_t key = 0;  ///< The key of the partner's memory.
   };
 
   /// The last exchange that we accepted from an initiator.
@@ -93,13 +101,16 @@ struct PairExchange::State {
     Time quarantined_until{};
   };
 
-  static constexpr std::size_t field_count = 20;
+  static constexpr std::size_t field_count = 21;
 
   PeerId self{};
   TransferNumbers numbers;
   Options options;
   Counts counts;
   SnapshotPtr snapshot;
+  /// Kept for the next exchange, so that a partner that begins and aborts exchanges does not make
+  /// us encode the model each time.
+  Encoding encoding;
   std::vector<Force> since;  ///< Committed forces that the snapshot does not contain yet.
   float alpha = 0;
   bool stops = false;                 ///< True if the run is ending.
@@ -136,7 +147,7 @@ struct PairExchange::State {
   void note_distance(PeerId partner, double distance);
   void freshen_snapshot();
   std::shared_ptr<std::vector<float>> blank_difference();
-  Payload encoded(PeerId partner, const TransferId& id) const;
+  Payload encoded(PeerId partner, const TransferId& id);
   Flight& take_off(Time now, TransferId id, PeerId partner, bool initiator);
   Flight* matching(PeerId from, const TransferId& id);
   void withdraw_unanswered(Time now, Effects& out);

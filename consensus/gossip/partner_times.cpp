@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::size_t recent_min = 3;  ///< With fewer recent exchanges, there is no usual time.
 
+/// How long a partner has to rest so that `took` is its share of our time.
+Duration pause_for(Duration took) {
+  return from_seconds(seconds(took) * (1 / PartnerTimes::share - 1));
+}
+
 }  // namespace
 
 /// The median time of exchanges with other partners; Duration::max() if there are too few.
@@ -23,13 +28,22 @@ Duration PartnerTimes::usual_without(PeerId partner) const {
   return *middle;
 }
 
+bool PartnerTimes::is_slow(PeerId partner, Duration took) const {
+  return took > never_slow && seconds(took) > slow_factor * seconds(usual_without(partner));
+}
+
 void PartnerTimes::note(Time now, PeerId partner, Time began) {
   const Duration took = now - began;
   recent_.emplace_back(partner, took);
   if (recent_.size() > recent_max) recent_.pop_front();
-  std::erase_if(resting_until_, [now](const auto& entry) { return entry.second <= now; });
-  if (took <= never_slow || seconds(took) <= slow_factor * seconds(usual_without(partner))) return;
-  rest(now, partner, took);
+  std::erase_if(slow_, [now](const auto& entry) {
+    return std::max(entry.second.rests_until, entry.second.owes_until) <= now;
+  });
+  if (is_slow(partner, took)) rest(now, partner, took);
+}
+
+void PartnerTimes::note_aborted(Time now, PeerId partner, Time began) {
+  if (is_slow(partner, now - began)) rest(now, partner, now - began);
 }
 
 void PartnerTimes::note_hanging(Time now, PeerId partner, Time began) {
@@ -38,18 +52,31 @@ void PartnerTimes::note_hanging(Time now, PeerId partner, Time began) {
 
 void PartnerTimes::note_unanswered(Time now, PeerId partner, Time began) {
   note(now, partner, began);
-  Time& until = resting_until_[partner];
-  until = std::max(until, now + std::min(rest_max, now - began));
+  Time& until = slow_[partner].rests_until;
+  until = std::max(until, now + std::min(first_rest_max, now - began));
 }
 
 void PartnerTimes::rest(Time now, PeerId partner, Duration took) {
-  const double rest = std::min(seconds(rest_max), seconds(took) * (1 / share - 1));
-  resting_until_[partner] = now + from_seconds(rest);
+  // A single exchange uses up no more than the grace, because this machine may have been asleep.
+  const Duration counted = std::min(took, grace);
+  const Duration pause = pause_for(counted);
+  const Time grace_ends = now + pause_for(grace);
+  Slow& slow = slow_[partner];
+  // The time of the exchange itself pays for nothing.
+  const Time owed = std::max(slow.owes_until + counted, now) + pause;
+  slow.owes_until = std::min(owed, grace_ends + rest_max);
+  slow.rests_until = now + std::max(std::min(first_rest_max, pause), slow.owes_until - grace_ends);
 }
 
 bool PartnerTimes::is_resting(Time now, PeerId partner) const {
-  const auto found = resting_until_.find(partner);
-  return found != resting_until_.end() && now < found->second;
+  const auto found = slow_.find(partner);
+  return found != slow_.end() && now < found->second.rests_until;
+}
+
+Time PartnerTimes::give_up_at(Time now, PeerId partner) const {
+  const Duration usual = usual_without(partner);
+  if (usual == Duration::max()) return never;
+  return now + std::max(exchange_least, from_seconds(exchange_factor * seconds(usual)));
 }
 
 }  // namespace gv

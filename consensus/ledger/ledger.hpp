@@ -186,8 +186,8 @@ class Ledger {
     Time at{};               ///< When the chunk was complete. For a chunk of an earlier process,
                              ///< the time of the first hear() after the restart; `never` before
                              ///< that.
-    bool is_restored =
-        false;  ///< True if an earlier process trained the chunk. counts() then leaves it out.
+    /// True if an earlier process trained the chunk. counts() then leaves it out.
+    bool is_restored = false;
   };
   struct Current {
     std::uint64_t chunk = 0;

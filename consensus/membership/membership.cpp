@@ -122,7 +122,7 @@ void Membership::State::greet(Time now, PeerId peer, Effects& out) {
 void Membership::State::remind(Time now, PeerId from, Effects& out) {
   const auto found = others.find(from);
   if (found == others.end()) {
-    push_pull(from, true, out);
+    if (answers().take(now, allowances.tables[from])) push_pull(from, true, out);
     return;
   }
   Entry& entry = found->second;
@@ -142,7 +142,8 @@ void Membership::State::on(Time now, PeerId from, const Ping& ping, Effects& out
   const bool accused = std::ranges::any_of(ping.rumors, [&](const Member& rumor) {
     return rumor.id == id() && rumor.state != MemberState::alive;
   });
-  if (ping.newer_than == self.member.version) renew_statement();
+  const bool is_asked = ping.newer_than == self.member.version;
+  if (is_asked && answers().take(now, allowances.renewals)) renew_statement();
   if (accused || ping.newer_than > 0) rumors.push_back(told(self));
   out.send(from, Ack{ping.sequence, id(), self.member.progress, std::move(rumors)});
 }
@@ -201,7 +202,8 @@ void Membership::State::on(Time now, PeerId from, const Nack& nack, Effects& out
 
 void Membership::State::on(Time now, PeerId from, const PushPull& exchange, Effects& out) {
   hear(now, from, exchange.members, out);
-  if (exchange.reply) push_pull(from, false, out);
+  // Otherwise short messages could cause many long ones.
+  if (exchange.reply && answers().take(now, allowances.tables[from])) push_pull(from, false, out);
 }
 
 Membership::Membership(Member self, std::vector<PeerId> authorized, Options options,
@@ -259,6 +261,8 @@ void Membership::tick(Time now, Effects& out) {
   State& state = *state_;
   if (state.self.member.state == MemberState::left) return;
   state.begin(now);
+  state.forget_rested(now);
+  state.accept_strangers(now);
   if (state.probe) state.continue_probe(now, out);
   // A death makes the view smaller, which brings the deadlines of other suspicions forward. So
   // repeat until no further peer is declared dead.
@@ -402,6 +406,14 @@ void Membership::for_each_other(const std::function<void(const Member&)>& look) 
   for (const auto& [peer, entry] : state_->others) look(entry.member);
 }
 
+void Membership::for_each_report(
+    const std::function<void(const Member&, const Progress&)>& look) const {
+  const Progress unknown;
+  for (const auto& [peer, entry] : state_->others) {
+    look(entry.member, state_->is_hearsay(entry) ? unknown : entry.member.progress);
+  }
+}
+
 int Membership::local_health() const { return state_->health; }
 
 bool Membership::admits_third(PeerId other) const {
@@ -412,7 +424,9 @@ std::size_t Membership::held() const {
   const State& state = *state_;
   std::size_t held = state.others.size() + state.unwell.size() + state.news.size() +
                      state.unheard.size() + state.probe_order.size() + state.relays.size() +
-                     state.forgotten.size();
+                     state.forgotten.size() + state.strangers.size() +
+                     state.allowances.checks.size() + state.allowances.own_checks.size() +
+                     state.allowances.tables.size();
   for (const PeerId peer : state.unwell) held += state.others.at(peer).suspected_by.size();
   return held;
 }

@@ -93,13 +93,19 @@ class Membership {
   /// Calls `look` with every other known member, including those that are dead or have left.
   void for_each_other(const std::function<void(const Member&)>& look) const;
 
+  /// Like for_each_other, but also gives the member's progress as far as it may decide about our
+  /// training. Other peers can pass on what a member has stated in an earlier run. So until we have
+  /// heard from the member itself, or have known it for 30 s and believe it to be alive, its
+  /// progress is that of a peer that joins and has no work yet.
+  void for_each_report(const std::function<void(const Member&, const Progress&)>& look) const;
+
   /// Lifeguard's local health: 0 is healthy; each point slows our own probes.
   int local_health() const;
 
   /// True if the allow-list has a peer besides us and `other`, whether or not we have met it.
   bool admits_third(PeerId other) const;
 
-  /// Number of entries in all tables: at most 9 for each other authorised peer, plus 64.
+  /// Number of entries in all tables: at most 13 for each other authorised peer, plus 65.
   std::size_t held() const;
 
  private:

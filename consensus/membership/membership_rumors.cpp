@@ -1,9 +1,21 @@
 // Rumours, suspicions and deaths of members, and how a member corrects them.
+#include <chrono>
 #include <utility>
 
 #include "consensus/membership/membership_state.hpp"
 
 namespace gv {
+namespace {
+
+/// How many new statements of one peer we verify. Only the peer itself can sign them, and an honest
+/// peer makes one in five seconds and a few more when something changes. A hostile peer could make
+/// thousands a second and keep all others busy.
+constexpr Allowance verifications{.at_once = 16, .every = std::chrono::milliseconds(250)};
+/// Within this time a peer that runs has reported over its own link to nearly all others. Only
+/// peers to which no link can be opened never do so.
+constexpr Duration strange_for = std::chrono::seconds(30);
+
+}  // namespace
 
 void Membership::State::suspect(Time now, Entry& entry, PeerId accuser, Effects& out) {
   if (!is_live(entry.member.state)) return;
@@ -48,11 +60,18 @@ void Membership::State::hear(Time now, PeerId from, const std::vector<Member>& m
       if (is_live(rumor.state)) met.push_back(rumor.id);
       continue;
     }
-    if ((!is_known || is_news(rumor)) && !is_signed(rumor, *signer)) {
-      // Peers pass on only statements that they have verified, so the sender is at fault. Verifying
-      // the rest of its message is not worth the time.
-      out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
-      break;
+    if (!is_known || is_news(rumor)) {
+      // A peer's own link has an allowance of its own, so that others cannot use it up by passing
+      // on old statements of the peer.
+      auto& rested_at = rumor.id == from ? allowances.own_checks : allowances.checks;
+      if (!verifications.is_left(now, rested_at[rumor.id])) continue;
+      if (!is_signed(rumor, *signer)) {
+        // Peers pass on only statements that they have verified, so the sender is at fault.
+        // Verifying the rest of its message is not worth the time.
+        out.tell(MessageRefused{.peer = from, .reason = Reason::forged});
+        break;
+      }
+      verifications.take(now, rested_at[rumor.id]);
     }
     if (rumor.id == id()) {
       refuted = hear_of_self(now, rumor, out) || refuted;
@@ -114,6 +133,7 @@ void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects
   // A rumour that an unknown peer is gone is not worth a place in the table.
   if (!is_live(rumor.state)) return;
   forgotten.erase(rumor.id);
+  if (rumor.id != from) strangers[rumor.id] = {.until = now + strange_for};
   Entry& entry = others[rumor.id];
   entry.member = rumor;
   entry.stated = rumor.progress;
@@ -128,16 +148,34 @@ void Membership::State::meet(Time now, PeerId from, const Member& rumor, Effects
 }
 
 /// Adopts the peer's statement, whose signature was verified. Keeps the peer's state and accuser.
-void Membership::State::take_statement(Entry& entry, const Member& rumor) {
+void Membership::State::take_statement(Entry& entry, const Member& rumor, bool own_word) {
   const Member before = std::exchange(entry.member, rumor);
   entry.stated = rumor.progress;
   entry.member.state = before.state;
   entry.member.accuser = before.accuser;
   // The peer may have reported more steps already over its own link.
   const bool is_same_life = rumor.incarnation == before.incarnation;
-  if (is_same_life && rumor.progress.step <= before.progress.step) {
+  // If both statements may be from an earlier run, only the peer's own report is certain.
+  const auto stranger = strangers.find(rumor.id);
+  const bool is_older = !own_word && stranger != strangers.end() && stranger->second.has_reported;
+  if (is_older || (is_same_life && rumor.progress.step <= before.progress.step)) {
     entry.member.progress = before.progress;
   }
+  if (own_word) strangers.erase(rumor.id);
+}
+
+/// From now on, believes what others pass on about members that we met a while ago and that seem to
+/// run.
+void Membership::State::accept_strangers(Time now) {
+  std::erase_if(strangers, [&](const auto& item) {
+    return now >= item.second.until && others.at(item.first).member.state == MemberState::alive;
+  });
+}
+
+/// True if we know the member's progress only from others, and it may be that of an earlier run.
+bool Membership::State::is_hearsay(const Entry& entry) const {
+  const auto stranger = strangers.find(entry.member.id);
+  return stranger != strangers.end() && !stranger->second.has_reported;
 }
 
 void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effects& out) {
@@ -152,7 +190,7 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   const MemberState before = known.state;
   // A peer that we believe to be gone returns only by its own statement that it is alive.
   if (is_later && (is_live(before) || own_word || rumor.state == MemberState::alive)) {
-    take_statement(entry, rumor);
+    take_statement(entry, rumor, own_word);
   }
   if (rumor.state == MemberState::left && own_word) {
     if (before != MemberState::left) declare(now, entry, MemberState::left, out);
@@ -166,6 +204,8 @@ void Membership::State::hear_of(Time now, PeerId from, const Member& rumor, Effe
   known.accuser = rumor.accuser;
   set_state(entry, MemberState::alive);
   spread(entry);
+  const auto stranger = strangers.find(rumor.id);
+  if (stranger != strangers.end()) stranger->second.until = now + strange_for;
   if (before == MemberState::suspect) {
     out.tell(MemberRefuted{.peer = rumor.id});
   } else if (!is_live(before)) {
@@ -182,7 +222,10 @@ PeerId Membership::State::accuser_of(PeerId from, const Member& rumor) const {
 
 void Membership::State::note_progress(PeerId from, const Progress& progress) {
   const auto entry = others.find(from);
-  if (entry != others.end()) entry->second.member.progress = progress;
+  if (entry == others.end()) return;
+  entry->second.member.progress = progress;
+  const auto stranger = strangers.find(from);
+  if (stranger != strangers.end()) stranger->second.has_reported = true;
 }
 
 }  // namespace gv

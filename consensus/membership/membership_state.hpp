@@ -15,6 +15,21 @@
 
 namespace gv {
 
+/// How often something may be done: `at_once` times at once, and one more time in each interval.
+/// `rested_at` is when the full number is available again.
+struct Allowance {
+  int at_once = 1;
+  Duration every{};
+
+  bool is_left(Time now, Time rested_at) const { return rested_at <= now + (at_once - 1) * every; }
+  /// Does nothing and returns false if nothing is left.
+  bool take(Time now, Time& rested_at) const {
+    if (!is_left(now, rested_at)) return false;
+    rested_at = std::max(rested_at, now) + every;
+    return true;
+  }
+};
+
 struct Membership::State {
   static constexpr int health_max = 8;         ///< Lifeguard's upper bound on the local health.
   static constexpr int confirmations_max = 3;  ///< The most independent suspicions that count
@@ -52,6 +67,21 @@ struct Membership::State {
     int tries = 0;
   };
 
+  /// A member that we have met through others, and that has not stated anything over its own link
+  /// yet. What others pass on may be from an earlier run of the member.
+  struct Stranger {
+    Time until{};               ///< When the reports that others pass on begin to count.
+    bool has_reported = false;  ///< True if the member has reported progress over its own link.
+  };
+
+  /// When the full allowances are available again. Peers with full allowances have no entry.
+  struct Allowances {
+    std::map<PeerId, Time> checks;      ///< Of each peer's statements that others pass on.
+    std::map<PeerId, Time> own_checks;  ///< Of each peer's statements over its own link.
+    std::map<PeerId, Time> tables;      ///< Of answers to each peer with our whole table.
+    Time renewals{};                    ///< Of our statements that others have asked for.
+  };
+
   /// A probe that we make for another peer.
   struct Relay {
     PeerId origin{};
@@ -72,6 +102,8 @@ struct Membership::State {
   /// Incarnation and version of the last statements of peers that were gone for so long that we
   /// forgot them.
   std::map<PeerId, std::pair<std::uint64_t, std::uint64_t>> forgotten;
+  std::map<PeerId, Stranger> strangers;
+  Allowances allowances;
   std::set<PeerId> unwell;  ///< Other members that are not alive; usually few.
   /// Other members whose newest change must still be sent. The one sent the fewest times comes
   /// first.
@@ -89,7 +121,7 @@ struct Membership::State {
   Time due = never;
   int health = 0;
 
-  static constexpr std::size_t field_count = 21;
+  static constexpr std::size_t field_count = 23;
 
   PeerId id() const { return self.member.id; }
   Duration scaled(Duration duration) const { return duration * (1 + health); }
@@ -106,6 +138,9 @@ struct Membership::State {
   void set_transmissions(Entry& entry, int left);
   bool is_kept_from(PeerId to, const Entry& entry) const;
   std::vector<Member> rumors_for(PeerId to);
+  /// How often we answer a peer with our whole table, or renew our statement because others ask.
+  Allowance answers() const { return {.at_once = 4, .every = options.probe_timeout}; }
+  void forget_rested(Time now);
   void push_pull(PeerId to, bool reply, Effects& out);
   std::vector<PeerId> live_others() const;
   void judge_health(int change) { health = std::clamp(health + change, 0, health_max); }
@@ -121,7 +156,9 @@ struct Membership::State {
   bool hear_of_self(Time now, const Member& rumor, Effects& out);
   void meet(Time now, PeerId from, const Member& rumor, Effects& out);
   void hear_of(Time now, PeerId from, const Member& rumor, Effects& out);
-  static void take_statement(Entry& entry, const Member& rumor);
+  void take_statement(Entry& entry, const Member& rumor, bool own_word);
+  void accept_strangers(Time now);
+  bool is_hearsay(const Entry& entry) const;
   PeerId accuser_of(PeerId from, const Member& rumor) const;
   void introduce(std::vector<PeerId> peers, Effects& out);
   void greet(Time now, PeerId peer, Effects& out);

@@ -88,6 +88,7 @@ auto Membership::State::forget(std::map<PeerId, Entry>::iterator entry)
   const PeerId peer = entry->first;
   unwell.erase(peer);
   news.erase({-entry->second.transmissions_left, peer});
+  strangers.erase(peer);
   view.erase(peer);
   std::erase(probe_order, peer);
   if (probe && probe->target == peer) probe.reset();
@@ -100,6 +101,7 @@ void Membership::State::absorb_stall(Time now) {
   if (due == never || now <= due + options.probe_timeout) return;
   const Duration stall = now - due;
   for (const PeerId peer : unwell) others.at(peer).suspected_at += stall;
+  for (auto& [peer, stranger] : strangers) stranger.until += stall;
   probe.reset();
   relays.clear();
   next_probe = now;
@@ -180,6 +182,13 @@ std::vector<Member> Membership::State::rumors_for(PeerId to) {
     set_transmissions(*entry, entry->transmissions_left - 1);
   }
   return rumors;
+}
+
+/// Forgets allowances that are full again.
+void Membership::State::forget_rested(Time now) {
+  for (auto* each : {&allowances.checks, &allowances.own_checks, &allowances.tables}) {
+    std::erase_if(*each, [&](const auto& item) { return item.second <= now; });
+  }
 }
 
 std::vector<PeerId> Membership::State::live_others() const {

@@ -28,8 +28,9 @@ void restate(Member& self, const Signer& signer);
 /// True if the peer itself has signed the stated fields of `member`.
 bool is_signed(const Member& member, const Signer& signer);
 
-/// True if `a` is a later statement of a peer than `b`. A restarted peer may begin with lower
-/// numbers. When it learns of its earlier statement, it raises its incarnation.
+/// True if `a` is a later statement of a peer than `b`. A restarted peer begins with a higher
+/// incarnation, unless its wall clock went back. In that case it raises its incarnation when it
+/// learns of its earlier statement.
 bool is_later_statement(const Member& a, const Member& b);
 
 }  // namespace gv

@@ -169,8 +169,9 @@ struct Member {
   std::string name;     ///< The name in the allow-list; at most 64 bytes.
   std::string address;  ///< Stated by the peer: the "host:port" of its control link. Empty
                         ///< if it cannot be dialled.
-  std::uint64_t incarnation = 0;  ///< Stated by the peer, which raises it when others believe that
-                                  ///< the peer is gone.
+  /// Stated by the peer: the wall-clock time, in milliseconds, when its process began. The peer
+  /// raises it when others believe that the peer is gone.
+  std::uint64_t incarnation = 0;
   MemberState state = MemberState::alive;
   PeerId accuser{};               ///< The peer that suspects this one, if any.
   std::uint64_t layout_hash = 0;  ///< Stated by the peer: the hash of its model layout; 0 while

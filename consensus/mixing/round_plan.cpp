@@ -2,6 +2,7 @@
 #include "consensus/mixing/round_plan.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/check.hpp"
@@ -14,6 +15,9 @@ namespace {
 
 /// Number of rounds in the cache. A round is needed again when a neighbour is ahead or behind.
 constexpr std::size_t rounds_kept = 64;
+
+/// The largest number of messages of a sender where no other limit follows from the rule.
+constexpr std::size_t waiting_most = 256;
 
 /// Each peer draws one of its neighbours in the topology and mixes with it as `partners` says.
 void draw_partners(Mixing& mixing, Partners partners, Rng rng) {
@@ -107,6 +111,18 @@ RoundTurn RoundPlan::turn(std::size_t rank, std::uint64_t round) const {
     }
   }
   return turn;
+}
+
+std::size_t RoundPlan::waiting_max() const {
+  const auto stale = static_cast<std::size_t>(rule_.staleness) + 1;
+  if (rule_.partners == Partners::pull || rule_.partners == Partners::push) {
+    return std::max(waiting_most, 2 * stale);
+  }
+  const bool is_mutual = rule_.partners != Partners::neighbours;
+  if (is_mutual || is_symmetric(rule_.topology, peers_)) return 2 * stale;
+  const std::size_t period = period_of(rule_.topology, peers_);
+  const std::size_t rounds = std::bit_width(peers_ - 1) * (period + stale - 1) + stale;
+  return rounds / period + 1;
 }
 
 }  // namespace gv

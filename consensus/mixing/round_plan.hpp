@@ -35,6 +35,17 @@ class RoundPlan {
   /// The weights of a whole round, one row for each peer. Caches the last few rounds.
   const Mixing& round(std::uint64_t round) const;
   RoundTurn turn(std::size_t rank, std::uint64_t round) const;
+  /// The largest number of one sender's messages that can have arrived at a peer before the peer
+  /// mixes them. Peers must wait for each other. With `pull` and `push` no number is certain, and
+  /// the result is 256, or more for a large staleness.
+  ///
+  /// Let s be the staleness. While the messages of a round are missing, a peer may make s more
+  /// rounds. If neighbours send to each other, a sender waits for us in each round in which it
+  /// sends to us. So it sends at most s + 1 messages of rounds that we have not sent yet. In a
+  /// directed topology a sender may wait for us only through a chain of at most lg n peers, each of
+  /// which hears of the one before within a period. In both cases up to s + 1 messages of earlier
+  /// rounds may wait as well.
+  std::size_t waiting_max() const;
 
   friend bool operator==(const RoundPlan& a, const RoundPlan& b) {
     return a.rule_ == b.rule_ && a.peers_ == b.peers_ && a.seed_ == b.seed_ && a.hosts_ == b.hosts_;

@@ -191,10 +191,14 @@ Mixing mixing_of(const Topology& topology, std::size_t n, std::uint64_t seed, st
   return mixing;
 }
 
+bool is_symmetric(const Topology& topology, std::size_t n) {
+  return (topology.kind != TopologyKind::exponential || n <= 3) &&
+         (topology.kind != TopologyKind::one_peer_exponential || n <= 2);
+}
+
 Traits traits_of(const Topology& topology, std::size_t n) {
   Traits traits{.exact_after = 0};
-  traits.symmetric = (topology.kind != TopologyKind::exponential || n <= 3) &&
-                     (topology.kind != TopologyKind::one_peer_exponential || n <= 2);
+  traits.symmetric = is_symmetric(topology, n);
   const std::size_t period = period_of(topology, n);
   // All rounds inside hosts are equal, so a shorter period has the same distinct rounds.
   Topology shortest = topology;

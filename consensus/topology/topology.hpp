@@ -103,6 +103,9 @@ double own_share(const Mixing& round, std::size_t rank);
 /// never repeats (matching). For `hosts`, the result holds for even_hosts().
 std::size_t period_of(const Topology& topology, std::size_t n);
 
+/// True if W_ij = W_ji in every round.
+bool is_symmetric(const Topology& topology, std::size_t n);
+
 /// The weights of round `round` for n peers, which are ranked by their ids. Only matching,
 /// random_regular and hosts use the seed. The topology must fit n (see problem_of). `hosts` has the
 /// number of each rank's host, from host_numbers(). If it is empty, even_hosts() is assumed.

@@ -167,9 +167,29 @@ void StateDownload::receive_block(Time now, PeerId from, const Block& block,
   const BlockFit fit = blocks_.take(block, std::as_writable_bytes(memory));
   if (fit == BlockFit::bad_length) change_source(now, Reason::bad_length, out);
   if (fit != BlockFit::next) return;
+  if (!wanted_->begun) {
+    wanted_->begun_at = now;
+    wanted_->begun_from = block.offset;
+  }
   wanted_->begun = true;
   wanted_->deadline = now + options_.progress_deadline;
+  if (is_too_slow(now)) {
+    ++wanted_->slow;
+    return change_source(now, Reason::timed_out, out);
+  }
   finish_if_whole(now, memory, out);
+}
+
+/// True if the current source is to be replaced, because at its pace so far all that it has to send
+/// would take too long.
+bool StateDownload::is_too_slow(Time now) const {
+  const Wanted& mine = *wanted_;
+  const Duration took = now - mine.begun_at;
+  const bool may_change = mine.next < mine.sources.size() && mine.slow < slow_max;
+  if (!may_change || blocks_.is_whole() || took < judged_after) return false;
+  const auto came = static_cast<double>(blocks_.received() - mine.begun_from);
+  const auto all = static_cast<double>(blocks_.total() - mine.begun_from);
+  return seconds(took) * all > seconds(slow_after) * came;
 }
 
 void StateDownload::finish_if_whole(Time now, std::span<const float> memory, Effects& out) {

@@ -23,11 +23,21 @@ ModelVersion version_of_own(const ModelVersion& version, PeerId source, std::uin
 /// sources in turn: a source that refuses, stalls, breaks off too often or dies is replaced by the
 /// next. The received bytes are kept, together with their version. If the next source holds the
 /// same version, the download resumes at the first missing byte. Otherwise, it starts again, so
-/// that two models are never mixed. The same rule applies when want() starts another download.
-/// Cost: one state sent one way, and three small messages. Pure. The caller owns the memory of the
-/// state and passes it in.
+/// that two models are never mixed. The same rule applies when want() starts another download. A
+/// source that sends so slowly that the download would take very long is replaced, too, but only a
+/// few times: if all sources are slow, our own link is, and each change may cost us what has
+/// arrived. Cost: one state sent one way, and three small messages. Pure. The caller owns the
+/// memory of the state and passes it in.
 class StateDownload {
  public:
+  /// A source with which the download would take longer than this is replaced by the next one of
+  /// the list, if there is one.
+  static constexpr Duration slow_after = std::chrono::minutes(10);
+  /// The time after which the pace of a source is known.
+  static constexpr Duration judged_after = std::chrono::seconds(30);
+  /// Number of sources that one download replaces because they are slow.
+  static constexpr int slow_max = 3;
+
   struct Options {
     std::uint64_t layout_hash = 0;
     std::size_t elements = 0;  ///< Number of floats in the state.
@@ -115,6 +125,9 @@ class StateDownload {
     bool accepted = false;
     bool begun = false;  ///< True once a block from the current source has arrived.
     int resumes = 0;
+    int slow = 0;                  ///< Number of sources replaced because they were slow.
+    Time begun_at{};               ///< When the first block from the current source arrived.
+    std::uint64_t begun_from = 0;  ///< The offset of that block.
     Time deadline = never;
   };
 
@@ -126,6 +139,7 @@ class StateDownload {
   void change_source(Time now, Reason reason, Effects& out);
   void resume(Time now, Reason reason, Effects& out);
   void accept(Time now, const TransferAccepted& accepted, Effects& out);
+  bool is_too_slow(Time now) const;
   void finish_if_whole(Time now, std::span<const float> memory, Effects& out);
 
   PeerId self_;

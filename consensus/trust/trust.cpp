@@ -20,8 +20,8 @@ constexpr std::size_t told_at_once = 8;
 /// before.
 constexpr Duration send_again_after = std::chrono::seconds(10);
 
-/// Pause before a peer sends everything to the same peer again, for each message that was needed
-/// last time. Without the pause, short messages could cause many long ones.
+/// After a peer has sent everything to another peer, it pauses this long for each message that this
+/// took. Without the pause, short messages could cause many long ones.
 constexpr Duration send_all_after = std::chrono::seconds(1);
 
 /// The key that differs from `key` only in the highest bit of the last byte. Both correspond to the

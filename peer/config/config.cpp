@@ -397,11 +397,16 @@ Hyperparameters config_hyperparameters(const Config& config) {
           .period = population.vary_period ? static_cast<double>(config.gossip.period_steps) : 0};
 }
 
+std::uint64_t rounded_count(double count, std::uint64_t most) {
+  if (count >= static_cast<double>(most)) return most;
+  return static_cast<std::uint64_t>(std::max(1.0, std::round(count)));
+}
+
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples) {
   if (config.run.steps != 0) return config.run.steps;
   const double steps = config.run.epochs * static_cast<double>(shard_samples) /
                        static_cast<double>(config.train.batch);
-  return static_cast<std::uint64_t>(std::max(1.0, std::round(steps)));
+  return rounded_count(steps, samples_max / config.train.batch);
 }
 
 std::size_t lockstep_batch_max(const Config& config) {
@@ -411,13 +416,11 @@ std::size_t lockstep_batch_max(const Config& config) {
 BatchGrowth batch_growth(const Config& config) {
   const ScheduleSpec& schedule = config.train.schedule;
   if (schedule.kind != ScheduleKind::growing_batch) return {};
-  constexpr double samples_max = 1e18;  // Keeps the conversion to an integer in range.
   const auto together = static_cast<double>(config.train.batch * config.run.peers);
   BatchGrowth growth{.at = {}, .factor = schedule.batch_factor};
   for (const std::size_t step : schedule.step_at) {
     if (growth.at.size() == schedule.batch_growths) break;
-    const double samples = std::min(samples_max, static_cast<double>(step) * together);
-    growth.at.push_back(static_cast<std::uint64_t>(samples));
+    growth.at.push_back(rounded_count(static_cast<double>(step) * together, samples_max));
   }
   return growth;
 }

@@ -362,8 +362,14 @@ bool has_target(const Config& config);
 /// between members.
 Hyperparameters config_hyperparameters(const Config& config);
 
+/// The most samples that any budget may have.
+inline constexpr std::uint64_t samples_max = std::uint64_t{1} << 62;
+
+/// `count` rounded to a whole number, which is at least 1 and at most `most`.
+std::uint64_t rounded_count(double count, std::uint64_t most);
+
 /// Local steps of a peer with `shard_samples` samples: `steps` if it is set, otherwise the number
-/// of steps in `epochs`, rounded and at least 1.
+/// of steps in `epochs`, rounded, at least 1 and at most those of `samples_max` samples.
 std::uint64_t steps_of(const Config& config, std::size_t shard_samples);
 
 /// The most samples that one peer takes in a step of mode `allreduce`. If shares follow speeds, a

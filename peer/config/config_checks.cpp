@@ -484,9 +484,8 @@ void check_mixing(ConfigReading& reading) {
   }
 }
 
-/// The effective step of a round, which the bounds of consensus/mixing/stability limit. These
-/// bounds hold for plain gradient descent on a loss of curvature 1, which is typical of data with
-/// unit variance.
+/// The effective step of a round, which consensus/mixing/stability bounds for plain gradient
+/// descent on a loss of curvature 1. Data with unit variance typically have such a loss.
 double pull_of_round(const Config& config, std::uint64_t steps) {
   return pull_of(config.train.schedule.learning_rate, steps);
 }
@@ -495,8 +494,8 @@ double pull_of_round(const Config& config, std::uint64_t steps) {
 /// catch this, because an even number of such steps restores the sign.
 bool is_beyond_descent(const Config& config) { return config.train.schedule.learning_rate >= 2; }
 
-/// Reports the learning rate if the effective step of a round of `steps` local steps is `bound` or
-/// more, or if plain descent diverges at this rate.
+/// Reports the learning rate if the effective step of a round of `steps` steps is `bound` or more,
+/// or if plain descent diverges.
 void check_pull(ConfigReading& reading, std::uint64_t steps, double bound, std::string reason) {
   const Config& config = reading.parsed.config;
   if (pull_of_round(config, steps) < bound && !is_beyond_descent(config)) return;

@@ -2,7 +2,6 @@
 #include "peer/config/node_options.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -24,9 +23,6 @@ Membership::Options membership_options(const MembershipConfig& membership) {
           .push_pull_period = membership.push_pull_period,
           .forget_dead_after = membership.forget_dead_after};
 }
-
-/// The most samples that any budget may have.
-constexpr std::uint64_t samples_max = std::uint64_t{1} << 62;
 
 /// Number of steps in a chunk of leased data.
 std::uint64_t chunk_steps(const Config& config) {
@@ -266,8 +262,7 @@ std::uint64_t swarm_budget(const Config& config, std::uint64_t all_data) {
                ? config.run.steps * config.train.batch * config.run.peers
                : samples_max;
   }
-  return static_cast<std::uint64_t>(
-      std::max(1.0, std::round(config.run.epochs * static_cast<double>(all_data))));
+  return rounded_count(config.run.epochs * static_cast<double>(all_data), samples_max);
 }
 
 ModelFacts facts_of(const Layout& layout, const OptimizerSpec& optimizer,

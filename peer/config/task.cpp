@@ -546,12 +546,19 @@ std::string write_model(const std::filesystem::path& file, const Layout& layout,
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text) {
   const std::map<std::string, std::string> metadata = run_metadata(config, config_text);
-  for (ReplicaPart& part : replica.parts()) {
+  std::vector<ReplicaPart> parts = replica.parts();
+  if (parts.empty()) return {};
+  for (ReplicaPart& part : parts) {
     const auto folder = part.stage ? stage_folder(checkpoints, *part.stage) : checkpoints;
     part.notes.insert(metadata.begin(), metadata.end());
     std::string problem = save_checkpoint(folder, *part.layout, part.parameters, part.optimizer,
                                           std::move(part.notes), config.checkpoint.keep);
     if (!problem.empty()) return problem;
+  }
+  // Stages that this peer no longer has may have abandoned checkpoints too.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints, ignored)) {
+    remove_later_checkpoints(entry.path(), replica.step());
   }
   return {};
 }

@@ -135,8 +135,9 @@ std::string write_model(const std::filesystem::path& file, const Layout& layout,
                         std::span<const float> parameters,
                         const std::map<std::string, std::string>& metadata);
 
-/// Writes a checkpoint from which a later start can continue. The checkpoint contains the config.
-/// Returns the error, or an empty string.
+/// Writes a checkpoint from which a later start can continue, and deletes those of later steps,
+/// also of stages that the replica no longer has. The checkpoint contains the config. Returns the
+/// error, or an empty string.
 std::string save_replica(const std::filesystem::path& checkpoints, const Replica& replica,
                          const Config& config, std::string_view config_text);
 

@@ -9,16 +9,22 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <variant>
+
+#include "base/one_of.hpp"
 
 namespace gv {
 namespace {
 
 constexpr std::size_t refusals_kept = 8;
 constexpr int files_max = 4;
-constexpr int refusals_told = 10;  ///< Largest number of lines per peer, event and minute.
-constexpr Duration refusals_minute = std::chrono::minutes(1);
+/// Largest numbers of lines per peer, event and minute: of refusals, and of the other facts that a
+/// peer can cause as often as it likes.
+constexpr int refusals_told = 10;
+constexpr int others_told = 60;
+constexpr Duration told_within = std::chrono::minutes(1);
 constexpr Duration look_period = std::chrono::seconds(1);
 constexpr ::mode_t private_mode = 0600;
 
@@ -28,6 +34,18 @@ std::filesystem::path file_of_age(const std::filesystem::path& folder, int age) 
 }
 
 double rounded_seconds(Time now) { return std::round(seconds(now.time_since_epoch()) * 1e6) / 1e6; }
+
+/// Facts about a peer that are no refusals, and that this peer alone can cause without end.
+using AtWill = std::variant<MemberSuspected, MemberRefuted, MemberLeft, MemberReturned, FetchAsked,
+                            ModelServed, LaneOpened, LaneClosed, KeyUsedTwice, UnsoundMessage>;
+
+/// Returns how many lines a minute facts of this kind get about one peer; nullopt means all.
+std::optional<int> told_of(const Fact& fact, const FactText& text) {
+  const bool is_refusal = text.peer && text.reason != Reason::none;
+  if (is_refusal || std::holds_alternative<SelfRefuted>(fact)) return refusals_told;
+  const bool is_at_will = std::visit([]<class F>(const F&) { return IsOneOf<F, AtWill>; }, fact);
+  return is_at_will ? std::optional(others_told) : std::nullopt;
+}
 
 std::string to_line(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
@@ -98,19 +116,18 @@ void EventLog::append(std::string line) {
 }
 
 /// Returns true if the fact gets no line because too many similar facts were logged. The limit
-/// applies only to refusals and to answers to accusations, because other peers can cause any number
-/// of these.
+/// applies only to facts of which other peers can cause any number.
 bool EventLog::is_left_out(Time now, const Fact& fact, const FactText& text,
                            const std::string& name) {
   if (now - looked_at_ >= look_period) {
     looked_at_ = now;
-    end_minutes(now, refusals_minute);
+    end_minutes(now, told_within);
   }
-  const bool is_refusal = text.peer && text.reason != Reason::none;
-  if (!is_refusal && !std::holds_alternative<SelfRefuted>(fact)) return false;
+  const std::optional<int> most = told_of(fact, text);
+  if (!most) return false;
   Budget& budget = budgets_.try_emplace({text.peer, std::string(text.info.name)}, Budget{now, name})
                        .first->second;
-  if (++budget.lines <= refusals_told) return false;
+  if (++budget.lines <= *most) return false;
   ++budget.left_out;
   return true;
 }

@@ -26,8 +26,9 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 ///
 /// A full file becomes `events.jsonl.1`, the previous `.1` becomes `.2`, and so on; the oldest is
 /// deleted. In each minute, at most ten refusals of one kind about one peer are written, and at
-/// most ten corrections of others' statements about us. One line with "left_out" then counts the
-/// omitted ones.
+/// most ten corrections of others' statements about us. Of each other kind of fact that a peer can
+/// cause at will, at most sixty about one peer are written. One line with "left_out" then counts
+/// the omitted ones.
 class EventLog {
  public:
   /// A refusal, kept for the command `status`.

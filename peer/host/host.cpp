@@ -32,18 +32,12 @@
 namespace gv {
 namespace {
 
-/// Makes a resumed peer keep its settings revision and run in the revision's mode. A peer that
-/// starts from the first model drops its revision.
+/// Makes a resumed peer keep its settings revision and run in the revision's mode.
 Problems begin_with_revision(const HostOptions& options, Config& config,
                              SettingsRevision& revision) {
-  if (config.run.mode == ModeKind::pipeline) return {};
+  if (config.run.mode == ModeKind::pipeline || !options.resume) return {};
   Problem problem{.place = (options.folder / "settings_revision").string(),
                   .remedy = "remove the file, and the peer goes by its config"};
-  if (!options.resume) {
-    if (write_revision(options.folder, {})) return {};
-    problem.reason = "is of an earlier run and cannot be removed";
-    return {problem};
-  }
   const std::optional<SettingsRevision> kept = read_revision(options.folder);
   if (!kept) {
     problem.reason = "is damaged, so what the swarm had switched to is not known";
@@ -91,10 +85,12 @@ void leave_before_training(int) {
 }
 
 /// Makes SIGINT and SIGTERM end the peer cleanly while it still reads its data, because it then has
-/// no work that could get lost. Host::run replaces these handlers.
+/// no work that could get lost. SIGHUP waits until the peer can read its allow-list again.
+/// Host::run replaces these handlers.
 void handle_early_signals() {
   std::signal(SIGINT, leave_before_training);
   std::signal(SIGTERM, leave_before_training);
+  hold_hangups(true);
 }
 
 /// Creates the run's folder. Returns a problem if nothing can be written there.
@@ -138,13 +134,6 @@ Problems set_aside_models(const HostOptions& options) {
   return {};
 }
 
-/// Removes the result of an earlier run in this folder, so that it is not mistaken for this run's
-/// result if this peer is killed.
-void forget_result(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  std::filesystem::remove(folder / "result.json", ignored);
-}
-
 /// Prints the problems, and returns the exit code for them.
 int refuse(const HostOptions& options, const Problems& problems) {
   if (!options.guest_says) return fail(problems);
@@ -153,6 +142,29 @@ int refuse(const HostOptions& options, const Problems& problems) {
 }
 
 }  // namespace
+
+void hold_hangups(bool are_held) {
+  ::sigset_t hangups;
+  ::sigemptyset(&hangups);
+  ::sigaddset(&hangups, SIGHUP);
+  ::pthread_sigmask(are_held ? SIG_BLOCK : SIG_UNBLOCK, &hangups, nullptr);
+}
+
+Problems Host::take_over_folder(bool is_new_run) const {
+  if (is_new_run) {
+    if (Problems problems = set_aside_models(options_); !problems.empty()) return problems;
+  }
+  if (Problems problems = write_run_format(options_.folder); !problems.empty()) return problems;
+  if (!options_.resume && !write_revision(options_.folder, {})) {
+    return {{(options_.folder / "settings_revision").string(),
+             "is of an earlier run and cannot be removed",
+             "remove the file, and the peer goes by its config"}};
+  }
+  // The result of an earlier run must not be mistaken for this run's if this peer is killed.
+  std::error_code ignored;
+  std::filesystem::remove(options_.folder / "result.json", ignored);
+  return {};
+}
 
 int run_peer(const HostOptions& options) { return run_peer(options, nullptr); }
 
@@ -180,13 +192,9 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
                       fmt::format("another peer runs in this folder (pid {})", lock.holder()),
                       "give each peer a folder of its own with --folder, or end that one first"}});
     }
-    if (const Problems problems =
-            options.resume ? run_format_problems(options.folder) : set_aside_models(options);
-        !problems.empty()) {
-      return refuse(options, problems);
-    }
-    if (const Problems problems = write_run_format(options.folder); !problems.empty()) {
-      return refuse(options, problems);
+    if (options.resume) {
+      const Problems problems = run_format_problems(options.folder);
+      if (!problems.empty()) return refuse(options, problems);
     }
     Config config = options.config;
     SettingsRevision revision;
@@ -198,7 +206,6 @@ int run_peer(const HostOptions& options, std::unique_ptr<Learner> learner) {
         learner ? task_of(config, *learner, options.all_samples) : load_task(config, options.shard);
     if (!task.problems.empty())
       return refuse(options, options.places.placed(std::move(task.problems)));
-    forget_result(options.folder);
     return Host(options, std::move(task), std::move(revision)).run(std::move(learner));
   } catch (const PortTaken& error) {
     say_end(options, error);

@@ -84,7 +84,8 @@ void Host::tell_people(const Fact& fact) {
   }
 }
 
-void Host::print_greeting() const {
+/// Prints how the peer begins. `has_no_checkpoint` is true if it was to resume and found nothing.
+void Host::print_greeting(bool has_no_checkpoint) const {
   say(stdout, fmt::format("peer {} ({}) writes below {}\n", options_.name, to_string(self_),
                           options_.folder.string()));
   if (control_->advertised().empty()) {
@@ -105,6 +106,10 @@ void Host::print_greeting() const {
                                : fmt::format("trains on shard {} of {}, {} samples", options_.shard,
                                              options_.config.run.peers, samples_);
   say(stdout, fmt::format("{}, {}\n", data, budget));
+  if (has_no_checkpoint) {
+    say(stdout, fmt::format("{} has no checkpoint: begins at step 0, or with the model of others\n",
+                            (options_.folder / "checkpoints").string()));
+  }
 }
 
 /// Warns if training begins with fewer peers than the data have shards.

@@ -256,9 +256,12 @@ void Host::make_node(StartingPoint& point) {
                  .resumed_copies = std::move(point.copies)};
   if (lent_) peer.memory = lent_.get();
   point.model.has_buffers = options_.has_buffers;
+  // The wall clock makes statements of this process later than all of earlier ones. It counts in
+  // milliseconds because accusations can raise an incarnation twice a second.
   node_.emplace(Member{.id = self_,
                        .name = options_.name,
                        .address = control_->advertised(),
+                       .incarnation = wall_us() / 1000,
                        .layout_hash = point.model.layout.hash()},
                 authorized_ids(), session_,
                 node_options(options_.config, point.model, std::move(peer)), signer_,

@@ -10,8 +10,9 @@
 namespace gv {
 
 /// Returns the index of the processor on which this peer should stay. Neighbours share a processor,
-/// so that their messages are still in its cache. Returns nullopt unless peers outnumber processors
-/// and divide evenly among them, so no peer is moved to a processor where others already wait.
+/// so that their messages are still in its cache. Returns nullopt unless there are more peers than
+/// processors and every processor gets equally many. Otherwise some processors would be more
+/// crowded than others.
 std::optional<std::size_t> processor_for(const HostPlace& place, std::size_t processors);
 
 /// The processors that this process could use when this object was made.

@@ -230,7 +230,6 @@ void Host::sync_addresses() {
     address = member.address;
     control_->set_address(member.id, address);
   }
-  cache_.write(cached_);
 }
 
 /// Returns the properties that must be equal on all peers. They are the settings, the tensors of
@@ -387,11 +386,14 @@ Problems Host::problems_of_joining() const {
 
 void Host::every_second() {
   if (ending_) return;
+  // A manager with a full queue of messages is told a second later.
+  told_ready_ = told_ready_ || is_guest() || tell_service_manager("READY=1");
   // Without a job under way, only this check shows that the user's loop has left.
   if (is_guest() && replica_->has_ended() && !node_->is_leaving()) {
     feed([this](Time t, NodeEffects& out) { node_->leave(t, out); });
   }
   sync_addresses();
+  cache_.write(cached_);  // At most once in a second, however often a member leaves and returns.
   leave_relays();
   if (cohort_) meet_cohort();
   if (options_.swarm) {
@@ -439,16 +441,20 @@ int Host::run(std::unique_ptr<Learner> learner) {
   StartingPoint point = starting_point(task_, std::move(learner), options_.folder / "checkpoints",
                                        options_.shard, options_.resume);
   for (const Fact& fact : point.facts) log_.write(now(), fact);
-  for (const Fact& fact : lost_checkpoints(point)) {
+  const std::vector<Fact> lost = lost_checkpoints(point);
+  for (const Fact& fact : lost) {
     const auto name = [this](PeerId peer) { return name_of(peer); };
     warn(printable(sentence(describe(fact), name)));
   }
-  if (!point.problems.empty()) {
-    for (const Problem& problem : point.problems) warn(to_string(problem));
-    return 2;
-  }
+  if (!point.problems.empty()) return refuse(point.problems);
   open_links();
   open_lanes();
+  const bool has_no_checkpoint =
+      !point.facts.empty() && std::holds_alternative<ResumedFromNothing>(point.facts.back());
+  // A run that begins again after its checkpoints were refused would overwrite and delete them.
+  const bool is_new_run = !options_.resume || (has_no_checkpoint && !lost.empty());
+  const Problems problems = take_over_folder(is_new_run);
+  if (!problems.empty()) return refuse(problems);
   make_node(point);
   start_worker(std::move(point.replica), arrays);
   open_socket();
@@ -456,10 +462,11 @@ int Host::run(std::unique_ptr<Learner> learner) {
   if (!is_guest()) {
     signals_.emplace(io_, SIGINT, SIGTERM, SIGHUP);
     wait_for_signal();
+    // A SIGHUP that came while the peer read its data is handled now.
+    hold_hangups(false);
   }
-  if (!options_.quiet) print_greeting();
+  if (!options_.quiet) print_greeting(has_no_checkpoint && lost.empty());
   if (options_.swarm) enter_swarm();
-  if (!is_guest()) tell_service_manager("READY=1");
 
   const bool joins_others = join_others();
   feed([&](Time t, NodeEffects& out) { node_->start(t, point.step, joins_others, out); });
@@ -470,6 +477,7 @@ int Host::run(std::unique_ptr<Learner> learner) {
   };
   while (run_one() > 0) keep_place();
 
+  cache_.write(cached_);
   stop_learner();
   worker_.reset();
   if (cohort_) cohort_->rendezvous.withdraw();
@@ -477,6 +485,12 @@ int Host::run(std::unique_ptr<Learner> learner) {
   const int code = exit_code_ == 0 && is_unsaved_ ? 1 : exit_code_;
   if (code == 0) print_end();
   return code;
+}
+
+/// Prints why the peer cannot start. Returns the exit code for that.
+int Host::refuse(const Problems& problems) const {
+  for (const Problem& problem : problems) warn(to_string(problem));
+  return 2;
 }
 
 /// Dials the peers that have an address on the list. It is not an error if one of them is not

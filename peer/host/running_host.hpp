@@ -46,6 +46,9 @@ bool is_membership(const Message& message);
 /// Returns a random number from the system.
 std::uint64_t random_number();
 
+/// Keeps SIGHUP pending for this thread and for those that it starts, or lets it through again.
+void hold_hangups(bool are_held);
+
 /// A peer on this machine, with all its real parts and the loop in which they run.
 class Host {
  public:
@@ -103,6 +106,11 @@ class Host {
   void make_node(StartingPoint& point);
   void start_worker(std::unique_ptr<Replica> replica, ArraySource* arrays);
   void open_socket();
+  /// Prepares the folder for this run; a new run moves the models of an earlier one aside. Call
+  /// only after everything for which a start is refused, because that must leave the folder as it
+  /// was.
+  Problems take_over_folder(bool is_new_run) const;
+  int refuse(const Problems& problems) const;
   bool join_others();
   void dial_listed();
   void open_rendezvous();
@@ -156,7 +164,7 @@ class Host {
   std::string save(const Replica& replica, const task::Save& how);
   std::vector<std::pair<std::string, std::string>> agreed_settings() const;
   void wait_for_signal();
-  void print_greeting() const;
+  void print_greeting(bool has_no_checkpoint) const;
   void print_waiting();
   void print_end() const;
   std::string end_reason() const;
@@ -205,6 +213,7 @@ class Host {
   std::optional<Worker> worker_;
   Replica* replica_ = nullptr;  ///< The worker's replica. The host only asks it to stop.
   bool told_to_stop_ = false;   ///< True once we have asked the replica to stop.
+  bool told_ready_ = false;     ///< True once the service manager need not be told.
   std::optional<PeerSocket> socket_;
   asio::steady_timer timer_{io_};
   asio::steady_timer second_{io_};

@@ -109,6 +109,15 @@ Admission ask_inviter(const Ticket& ticket, const KeyPair& own, const std::strin
   return admission;
 }
 
+/// Returns the problem of a peer that was admitted and cannot write its files. The ticket admits
+/// the key in this folder again. A key in another folder would need a further use of the ticket.
+Problem unwritten_after_admission(const std::filesystem::path& folder) {
+  return {
+      folder.string(), "cannot be written",
+      "free some space on that disk, or make the folder writable, and start again with the same "
+      "folder; with another one the ticket may be used up"};
+}
+
 /// Joins with the ticket, and saves keys, certificates and config in the run folder.
 Problems redeem(const Ticket& ticket, const HostOptions& options,
                 const std::function<void(const std::string&)>& tell, SwarmFiles& files) {
@@ -142,7 +151,7 @@ Problems redeem(const Ticket& ticket, const HostOptions& options,
       replace_file(folder / "config.toml", config, Readers::owner, Lasts::on_disk) &&
       replace_file(folder / "peers", addresses, Readers::owner, Lasts::on_disk) &&
       write_certificates(options.folder, files.swarm, files.certificates, files.revocations);
-  if (!is_written) return {{folder.string(), "cannot be written", "choose another --folder"}};
+  if (!is_written) return {unwritten_after_admission(folder)};
   return {};
 }
 
@@ -410,7 +419,7 @@ Problems prepare_to_join(const SwarmArguments& arguments, const std::string& tex
   if (!write_data_place(options.folder, data)) {
     const std::string folder = swarm_folder(options.folder).string();
     // A program would not see a warning here, so this is an error.
-    if (data.is_in_program) return {{folder, "cannot be written", "choose another --folder"}};
+    if (data.is_in_program) return {unwritten_after_admission(folder)};
     say(stderr, fmt::format("{}: cannot be written; give --data to `grapevine doctor` as well\n",
                             printable(folder)));
   }

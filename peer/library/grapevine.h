@@ -8,7 +8,9 @@
  * Every function except gv_abi(), gv_problem() and gv_free() returns a gv_result. After a failure,
  * gv_problem() says in words what was wrong and what to do. Only one thread at a time may use a
  * handle. A process may have several handles. After fork() the child may not use them. The library
- * handles no signals, prints nothing, and leaves no thread behind once gv_free() has returned. */
+ * handles no signals, prints nothing, and leaves no thread behind once gv_free() has returned,
+ * unless a name server has not answered yet: such a thread uses only its own memory and ends within
+ * about half a minute. */
 #ifndef GRAPEVINE_H
 #define GRAPEVINE_H
 

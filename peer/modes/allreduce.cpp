@@ -408,11 +408,6 @@ void AllReduceMode::lane_lost(Time now, PeerId peer, Effects& out) {
   if (concerns) disturb(now, {peer}, out);
 }
 
-void AllReduceMode::lane_refused(Time now, PeerId peer, Effects& out) {
-  survey_.lane_refused(peer);
-  lane_lost(now, peer, out);
-}
-
 // ---- Jobs ----
 
 void AllReduceMode::gradient_ready(Time now, std::uint64_t job, std::size_t begin, Effects& out) {
@@ -489,17 +484,18 @@ void AllReduceMode::audited(Time now, std::uint64_t fingerprint, Effects& out) {
 void AllReduceMode::compare(Time now, PeerId from, std::uint64_t operation,
                             std::uint64_t fingerprint, Effects& out) {
   const bool is_first = operation == generations_.current()->version.step;
-  const auto odd = (is_first ? first_audit_ : audit_).tell(from, operation, fingerprint);
-  if (!odd) return;
-  for (const PeerId peer : *odd) out.tell(ModelsDiffer{.peer = peer, .step = operation});
-  if (std::ranges::find(*odd, self_) == odd->end()) return;
+  const auto verdict = (is_first ? first_audit_ : audit_).tell(from, operation, fingerprint);
+  if (!verdict) return;
+  const auto& [judged, odd] = *verdict;
+  for (const PeerId peer : odd) out.tell(ModelsDiffer{.peer = peer, .step = judged});
+  if (std::ranges::find(odd, self_) == odd.end()) return;
   // The other peers lack at most our last collective. We subtract its samples and one more, so that
   // our version ranks below theirs and the next ballot makes us download a model. We subtract no
   // more than that, because if all others are gone, we continue from our own model.
   ModelVersion version = generations_.agreement().version();
   const std::uint64_t last = options_.local.period * operation_.samples_of_step();
   version.samples -= std::min(version.samples, last + 1);
-  version.lineage = hash_combine(hash_combine(version.lineage, session_), operation);
+  version.lineage = hash_combine(hash_combine(version.lineage, session_), judged);
   generations_.agreement().set_version(version);
   disturb(now, {}, out);
 }

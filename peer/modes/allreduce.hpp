@@ -60,7 +60,10 @@ class AllReduceMode final : public Mode {
     return operation_.place(from, id, offset, bytes);
   }
   void lane_lost(Time now, PeerId peer, Effects& out) override;
-  void lane_refused(Time now, PeerId peer, Effects& out) override;
+  void lane_refused(Time now, PeerId peer, Effects& out) override {
+    survey_.lane_refused(peer);
+    lane_lost(now, peer, out);
+  }
   void peer_gone(Time now, PeerId peer, Effects& out) override;
   void refuse(Time now, PeerId peer, Effects& out) override {
     if (generations_.follow_quarantine(now, peer, out)) disturb(now, {peer}, out);

@@ -30,8 +30,8 @@ bool is_done(Phase phase) { return phase == Phase::done; }
 /// not count.
 bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
   std::size_t count = 0;
-  members.for_each_other([&](const Member& member) {
-    count += is_live(member.state) && is_so(member.progress.phase);
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    count += is_live(member.state) && is_so(progress.phase);
   });
   return 3 * count > members.view().size();
 }
@@ -42,8 +42,8 @@ bool is_true_for_a_third(const Membership& members, bool (*is_so)(Phase)) {
 std::uint64_t supported(std::uint64_t own, std::uint64_t most, const Membership& members,
                         const std::function<std::uint64_t(const Progress&)>& number) {
   std::vector<std::uint64_t> reports{own};
-  members.for_each_other([&](const Member& member) {
-    if (is_live(member.state)) reports.push_back(std::min(number(member.progress), most));
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (is_live(member.state)) reports.push_back(std::min(number(progress), most));
   });
   return std::max(own, vouched(std::move(reports)));
 }

@@ -232,9 +232,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
   if (finale_.is_on()) {
     finale_.work().count(now, has_trained ? done.steps_run : 0, batch_growth(done.job));
     Ledger* ledger = finale_.work().ledger();
-    if (ledger != nullptr && has_trained) {
-      ledger->made(now, done.steps_run, step_);
-    }
+    if (ledger != nullptr && has_trained) ledger->made(now, done.steps_run, step_);
     const bool has_verdict = finale_.work().learn_from(done, out);
     if (finale_.work().is_news() || has_verdict) {
       members.set_progress(progress());
@@ -268,6 +266,7 @@ void GossipMode::complete(Time now, JobDone done, Membership& members, Effects& 
     has_snapshot_ = true;
     // The job's snapshot does not contain the forces that arrived during the job.
     exchange_.set_snapshot(std::move(taken->snapshot), alpha(), forces_);
+    whole_state_.reset();
     first_model_.reset();
   }
   if (course_.phase() == Phase::training && step_ >= course_.steps())

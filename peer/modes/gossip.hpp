@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
@@ -162,6 +163,8 @@ class GossipMode final : public Mode {
   std::map<PeerId, Time> sketched_;  ///< When we last sent a sketch to each peer.
   StateServer server_;
   std::uint64_t states_served_ = 0;
+  /// What own_state() has copied since the snapshot was set. Null if it has not.
+  std::shared_ptr<const std::vector<float>> whole_state_;
   Population population_;
   Finale finale_;
 

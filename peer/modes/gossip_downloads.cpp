@@ -33,8 +33,9 @@ void GossipMode::receive_about_state(Time now, PeerId from, const Message& messa
 }
 
 /// Returns our state for a newcomer. Uses the exchange's snapshot, so that newcomers need no
-/// separate copy of the model. The snapshot is copied only if it holds more than the parameters.
-/// The version is unique, because all peers' models differ.
+/// separate copy of the model. The snapshot is copied only if it holds more than the parameters,
+/// and only once, however many newcomers ask. The version is unique, because all peers' models
+/// differ.
 StateServer::State GossipMode::own_state() {
   const SnapshotPtr& snapshot = exchange_.snapshot();
   StateServer::State state{
@@ -42,9 +43,12 @@ StateServer::State GossipMode::own_state() {
                                 self_, session_),
       .payload = {snapshot, std::as_bytes(std::span(snapshot->values))}};
   if (!snapshot->rest.empty()) {
-    auto whole = std::make_shared<std::vector<float>>(snapshot->values);
-    whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
-    state.payload = {whole, std::as_bytes(std::span(*whole))};
+    if (!whole_state_) {
+      auto whole = std::make_shared<std::vector<float>>(snapshot->values);
+      whole->insert(whole->end(), snapshot->rest.begin(), snapshot->rest.end());
+      whole_state_ = std::move(whole);
+    }
+    state.payload = {whole_state_, std::as_bytes(std::span(*whole_state_))};
   }
   return state;
 }
@@ -78,6 +82,7 @@ void GossipMode::give_up_download() {
   review_.stop();
   doubtful_.reset();
   fetched_.reset();
+  whole_state_.reset();
 }
 
 /// Returns the peers that can compare their models with that of `source`, in random order.
@@ -222,6 +227,7 @@ bool GossipMode::may_adopt() {
   // Exchanges use the model that we are about to give up. The exchange under way may end, but no
   // other may begin.
   exchange_.set_snapshot(nullptr, 0);
+  whole_state_.reset();
   has_snapshot_ = false;
   return !exchange_.in_flight();
 }

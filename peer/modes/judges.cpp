@@ -19,10 +19,10 @@ constexpr std::uint64_t apart_max = 4;
 /// members.
 constexpr Duration reads_every = std::chrono::milliseconds(50);
 
-bool has_vote(const Member& member) {
+bool has_vote(const Member& member, const Progress& progress) {
   // A suspected peer keeps its vote. Otherwise a hostile peer could take away the others' votes by
   // suspecting them.
-  return is_live(member.state) && member.progress.work && member.progress.phase != Phase::joining;
+  return is_live(member.state) && progress.work && progress.phase != Phase::joining;
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ void Judges::hear(Time now, std::uint64_t counted, const Membership& members,
   heard_ = now;
   sitting_ = counted / options_.every;
   std::vector<Voter> all{{self_, verdict_}};
-  members.for_each_other([&](const Member& member) {
-    if (has_vote(member)) all.push_back({member.id, member.progress.work->verdict});
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (has_vote(member, progress)) all.push_back({member.id, progress.work->verdict});
   });
   count_votes(now, all, panel);
   due_ = 0;

@@ -145,9 +145,7 @@ bool MixingMode::tick_finale(Time now, Membership& members, Effects& out, std::v
   const bool is_due = course_.phase() == Phase::training && !finale_.is_ending() &&
                       !course_.is_leaving() &&
                       finale_.is_due(now, is_in_step(options_.rule), members, out);
-  if (finale_.ends(is_due, step(), course_, members, out)) {
-    end_rounds(now, out);
-  }
+  if (finale_.ends(is_due, step(), course_, members, out)) end_rounds(now, out);
   const bool is_still = course_.jobs_under_way() == 0 && !ends_;
   return finale_.follow(now, is_still, *this, course_, members, out, jobs);
 }
@@ -229,7 +227,7 @@ void MixingMode::begin_generation(Time now, const Generation& generation, Effect
   if (options_.rule.topology.kind == TopologyKind::hosts) hosts_ = hosts_of(order_, generation);
   plan_.emplace(options_.rule, order_.size(), course_.options().run_seed, hosts_);
   round_ = served_ = followed_ = 0;
-  box_.enter(generations_.key(), !is_in_step(options_.rule));
+  box_.enter(generations_.key(), order_, inbox_limit(options_.rule, *plan_, serves()));
   place_ = MixPlace{.rank = rank_,
                     .order = order_,
                     .key = generations_.key(),
@@ -298,7 +296,7 @@ bool MixingMode::serves() const { return rests() && !is_in_step(options_.rule); 
 
 /// Appends to `to` all messages of rounds up to `last` that have arrived and were not taken yet.
 void MixingMode::take_messages(std::uint64_t last, std::vector<MixMessage>& to) {
-  std::ranges::move(box_.take(last, order_), std::back_inserter(to));
+  std::ranges::move(box_.take(last), std::back_inserter(to));
 }
 
 /// True if all messages that the round waits for have arrived.
@@ -413,7 +411,7 @@ void MixingMode::receive_block(Time now, PeerId from, const Block& block, Effect
   const bool is_present = session == generations_.key();
   // A peer that has made its last round mixes no more messages, and keeps none.
   const bool is_over = is_present && !sent_ && !ends_ && step() >= course_.steps();
-  if (is_over || finale_.is_ending()) return box_.enter(generations_.key());
+  if (is_over || finale_.is_ending()) return box_.enter(generations_.key(), {});
   if (!is_present && session != key_of(generations_.agreement().promised())) return;
   box_.receive(from, block);
   go_on(now, out);

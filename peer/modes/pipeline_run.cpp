@@ -124,7 +124,7 @@ void PipelineRun::enter_mixing(std::uint32_t stage) {
         return mix_message_bytes<float>(rule, size, round, begin);
       },
       mix_message_bytes_max(size));
-  box.enter(key_);
+  box.enter(key_, order);
   mixing_.emplace(stage,
                   Mixing{.order = order,
                          .plan = {options_.rule, order.size(), stage_seed(run_seed_, stage)},
@@ -377,7 +377,7 @@ bool PipelineRun::is_heard(const StageSum& sum) const {
 
 std::vector<MixMessage> PipelineRun::take_round(const StageSum& sum) {
   Mixing& mixing = mixing_.at(sum.stage);
-  std::vector<MixMessage> messages = mixing.box.take(*sum.round, mixing.order);
+  std::vector<MixMessage> messages = mixing.box.take(*sum.round);
   mixing.box.close_before(*sum.round + 1);
   return messages;
 }

@@ -70,7 +70,7 @@ bool PipelineMode::is_test_due() const {
   return sitting() > (samples - std::min(samples, of_run)) / target.every;
 }
 
-/// The number of the judges' newest sitting that our version has reached.
+/// The judges' newest sitting that our version has reached, counted from 1; 0 before the first.
 std::uint64_t PipelineMode::sitting() const {
   return generations_.agreement().version().samples / course_.options().work.target.every;
 }

@@ -19,11 +19,24 @@ constexpr std::size_t keys_kept = 3;
 /// block is overtaken by fewer messages than this.
 constexpr std::size_t taken_kept = 64;
 
+/// If only the newest message of a sender is of use, this many are held. Fewer would do, but blocks
+/// of several messages may arrive interleaved.
+constexpr std::size_t newest_kept = 4;
+
 }  // namespace
 
-void RoundInbox::enter(std::uint64_t key, bool keeps_newest) {
+InboxLimit inbox_limit(const MixRule& rule, const RoundPlan& plan, bool serves) {
+  if (is_in_step(rule)) return {.messages = plan.waiting_max()};
+  const bool newest_suffices = traits_of(rule).newest_suffices && !serves;
+  return {.messages = newest_suffices ? newest_kept : RoundInbox::messages_max,
+          .keeps_newest = true,
+          .is_loss = !newest_suffices};
+}
+
+void RoundInbox::enter(std::uint64_t key, std::span<const PeerId> order, const InboxLimit& limit) {
   key_ = key;
-  keeps_newest_ = keeps_newest;
+  order_.assign(order.begin(), order.end());
+  limit_ = limit;
   received_ = 0;
   whole_.clear();
   open_from_ = 0;
@@ -32,6 +45,7 @@ void RoundInbox::enter(std::uint64_t key, bool keeps_newest) {
   if (const auto found = coming_.find(key); found != coming_.end()) early.swap(found->second);
   coming_.clear();
   for (auto& [name, message] : early) {
+    if (std::ranges::count(order_, name.first) == 0 || !make_room(key, name)) continue;
     const std::size_t size = message.bytes.size();
     coming_[key][name] = std::move(message);
     if (settle(name)) {
@@ -45,7 +59,8 @@ void RoundInbox::enter(std::uint64_t key, bool keeps_newest) {
 bool RoundInbox::receive(PeerId from, const Block& block) {
   const Name name{from, block.id.number};
   const std::uint64_t key = block.id.session;
-  if (block.id.owner != from || (key == key_ && is_over(name))) return false;
+  if (block.id.owner != from) return false;
+  if (key == key_ && (is_over(name) || std::ranges::count(order_, from) == 0)) return false;
   if (!coming_.contains(key) && coming_.size() >= keys_kept) {
     auto oldest = coming_.begin();
     if (oldest->first == key_) ++oldest;
@@ -53,10 +68,7 @@ bool RoundInbox::receive(PeerId from, const Block& block) {
   }
   const bool is_new = !coming_[key].contains(name);
   if (is_new && block.offset != 0) return false;
-  if (is_new && waiting(key, from) >= messages_max) {
-    ++dropped_;
-    if (!keeps_newest_ || !drop_older(key, name)) return false;
-  }
+  if (is_new && !make_room(key, name)) return false;
   Arriving& message = coming_[key].try_emplace(name, Arriving{Reassembly(most_), {}}).first->second;
   if (message.blocks.take(block) != BlockFit::next) return false;
   message.bytes.insert(message.bytes.end(), block.bytes.begin(), block.bytes.end());
@@ -86,6 +98,15 @@ std::size_t RoundInbox::waiting(std::uint64_t key, PeerId from) const {
   if (coming != coming_.end()) found += count(coming->second, [](const auto&) { return true; });
   if (key == key_) found += count(whole_, [](const auto& bytes) { return bytes != nullptr; });
   return found;
+}
+
+/// Makes room for a new message, if necessary by dropping an older one. Returns false if the new
+/// message is beyond the limit for its sender.
+bool RoundInbox::make_room(std::uint64_t key, const Name& name) {
+  const std::size_t most = key == key_ ? limit_.messages : std::max(limit_.messages, early_max);
+  if (waiting(key, name.first) < most) return true;
+  if (limit_.is_loss) ++dropped_;
+  return limit_.keeps_newest && drop_older(key, name);
 }
 
 /// Drops the peer's oldest message that was not taken. Returns false if no such message is older
@@ -153,18 +174,15 @@ bool RoundInbox::is_over(const Name& name) const {
          whole_.contains(name);
 }
 
-std::vector<MixMessage> RoundInbox::take(std::uint64_t last, std::span<const PeerId> order) {
+std::vector<MixMessage> RoundInbox::take(std::uint64_t last) {
   std::vector<MixMessage> messages;
   std::map<PeerId, std::size_t> taken;
   for (auto& [name, bytes] : whole_) {
     if (bytes && name.second <= last) {
-      const auto rank = std::ranges::find(order, name.first) - order.begin();
-      auto message = std::exchange(bytes, nullptr);
-      if (rank < std::ssize(order)) {
-        messages.push_back({.from = static_cast<std::size_t>(rank),
-                            .round = name.second,
-                            .bytes = std::move(message)});
-      }
+      const auto rank = std::ranges::find(order_, name.first) - order_.begin();
+      messages.push_back({.from = static_cast<std::size_t>(rank),
+                          .round = name.second,
+                          .bytes = std::exchange(bytes, nullptr)});
     }
     taken[name.first] += bytes == nullptr;
   }

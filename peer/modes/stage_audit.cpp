@@ -98,9 +98,9 @@ void StageAudit::receive(PeerId from, const Audit& audit, Effects& out) {
 }
 
 void StageAudit::note(PeerId from, std::uint32_t part, std::uint64_t fingerprint, Effects& out) {
-  const auto odd = compared_.at(part).audit.tell(from, step_, fingerprint);
-  if (!odd) return;
-  for (const PeerId peer : *odd) {
+  const auto verdict = compared_.at(part).audit.tell(from, step_, fingerprint);
+  if (!verdict) return;
+  for (const PeerId peer : verdict->odd) {
     out.tell(ModelsDiffer{.peer = peer, .step = step_});
     if (peer == self_) odd_.push_back(part);
   }

@@ -151,8 +151,12 @@ void SwarmWork::hear(Time now, const Membership& members) {
     note_told(members);
   }
   for (Other& other : others_) other.trains = other.lives = false;
+  silent_ = 0;
   auto place = others_.begin();
-  members.for_each_other([&](const Member& member) { hear(now, member, place); });
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    silent_ += is_live(member.state) && !progress.work;
+    hear(now, member, progress, place);
+  });
   limit_data();
   add_up();
   if (ledger_) return hear_ledgers(now, members);
@@ -178,25 +182,33 @@ void SwarmWork::leave_out_absence(Time now) {
 
 /// Treats the counts in the others' reports as already added, because the new total includes them.
 void SwarmWork::note_told(const Membership& members) {
-  members.for_each_other([&](const Member& member) {
-    if (!member.progress.work) return;
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (!progress.work) return;
     const auto other = std::ranges::lower_bound(others_, member.id, {}, &Other::peer);
     if (other == others_.end() || other->peer != member.id) return;
-    other->told = std::max(other->told, member.progress.work->samples);
+    other->told = std::max(other->told, progress.work->samples);
   });
 }
 
 void SwarmWork::hear_ledgers(Time now, const Membership& members) {
   const auto chunk = static_cast<double>(options_.batch * options_.chunk_steps);
+  static const LedgerEntry nothing;
   std::vector<LedgerReport> reports;
-  members.for_each_other([&](const Member& member) {
-    if (!member.progress.work || !member.progress.work->ledger) return;
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (!progress.work) {
+      // Without this, the first few peers that we have heard from could decide for all.
+      if (is_live(member.state)) {
+        reports.push_back({.peer = member.id, .entry = &nothing, .lives = true});
+      }
+      return;
+    }
+    if (!progress.work->ledger) return;
     const Other& other = *find(member.id);
     // A peer in a later phase no longer trains.
-    const Phase phase = member.progress.phase;
+    const Phase phase = progress.phase;
     reports.push_back(
         {.peer = member.id,
-         .entry = &*member.progress.work->ledger,
+         .entry = &*progress.work->ledger,
          .pace = other.pace.per_second() / chunk,
          .lives = other.lives && (phase == Phase::joining || phase == Phase::training),
          .died = member.state == MemberState::dead});
@@ -211,9 +223,10 @@ const SwarmWork::Other* SwarmWork::find(PeerId peer) const {
 
 /// Takes over a member's report. `place` is where the search in `others_` begins: at the previous
 /// member, in the order of ids.
-void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterator& place) {
-  if (!member.progress.work) return;
-  const WorkDone& work = *member.progress.work;
+void SwarmWork::hear(Time now, const Member& member, const Progress& progress,
+                     std::vector<Other>::iterator& place) {
+  if (!progress.work) return;
+  const WorkDone& work = *progress.work;
   place = std::find_if(place, others_.end(),
                        [&](const Other& other) { return other.peer >= member.id; });
   if (place == others_.end() || place->peer != member.id) {
@@ -227,7 +240,7 @@ void SwarmWork::hear(Time now, const Member& member, std::vector<Other>::iterato
   // A suspected peer still counts. Otherwise a hostile peer could exclude all others by suspecting
   // them.
   other.lives = is_live(member.state);
-  other.trains = member.state == MemberState::alive && member.progress.phase == Phase::training;
+  other.trains = member.state == MemberState::alive && progress.phase == Phase::training;
   other.data = work.data;
   other.total = work.counted;
   // A much lower count comes from a new process, and a slightly lower one from an older report.
@@ -322,6 +335,8 @@ void SwarmWork::take_total(Time now) {
   for (const Other& other : others_) {
     if (other.lives) totals.push_back(other.total);
   }
+  // Otherwise the first few peers that we have heard from could decide for all.
+  totals.resize(totals.size() + silent_);
   const std::uint64_t total = std::min(vouched(std::move(totals)), options_.budget);
   if (static_cast<double>(total) > most) base_ += total - own;
 }
@@ -348,15 +363,15 @@ void SwarmWork::take_clock(Time now, const Membership& members) {
   const std::uint64_t wall_ms = to_ms(options_.wall);
   std::vector<Duration> times{now - *trains_since_};
   const std::map<PeerId, Clock> before = std::exchange(clocks_, {});
-  members.for_each_other([&](const Member& member) {
-    if (!member.progress.work || !is_live(member.state)) return;
-    const std::uint64_t ran_ms = std::min(member.progress.work->ran_ms, wall_ms);
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (!is_live(member.state)) return;
+    const std::uint64_t ran_ms = progress.work ? std::min(progress.work->ran_ms, wall_ms) : 0;
     const auto known = before.find(member.id);
     const bool is_new = known == before.end() || known->second.ran_ms != ran_ms;
     const Clock& clock = clocks_[member.id] = is_new ? Clock{ran_ms, now} : known->second;
     // A report is extrapolated only for a short time, so that a jump in our clock does not make
     // every peer's time jump.
-    const bool trains = member.progress.phase == Phase::training;
+    const bool trains = progress.phase == Phase::training;
     const Duration since = trains ? std::min(now - clock.heard, clock_heard_every) : Duration{};
     times.push_back(std::chrono::milliseconds(ran_ms) + since);
   });
@@ -376,9 +391,10 @@ bool SwarmWork::knows_clock() const {
 Duration SwarmWork::told_clock(const Membership& members) const {
   const std::uint64_t wall_ms = to_ms(options_.wall);
   std::vector<Duration> times{ran_};
-  members.for_each_other([&](const Member& member) {
-    if (!member.progress.work || !is_live(member.state)) return;
-    times.push_back(std::chrono::milliseconds(std::min(member.progress.work->ran_ms, wall_ms)));
+  members.for_each_report([&](const Member& member, const Progress& progress) {
+    if (!is_live(member.state)) return;
+    const std::uint64_t ran_ms = progress.work ? std::min(progress.work->ran_ms, wall_ms) : 0;
+    times.push_back(std::chrono::milliseconds(ran_ms));
   });
   return vouched(std::move(times));
 }

@@ -205,7 +205,8 @@ class SwarmWork {
 
   void restore_ledger(const SwarmNote& note);
   std::uint64_t begun() const;
-  void hear(Time now, const Member& member, std::vector<Other>::iterator& place);
+  void hear(Time now, const Member& member, const Progress& progress,
+            std::vector<Other>::iterator& place);
   void leave_out_absence(Time now);
   void note_told(const Membership& members);
   void hear_ledgers(Time now, const Membership& members);
@@ -249,6 +250,7 @@ class SwarmWork {
   RecentPace pace_heard_;      ///< `pace_` at the last hear().
   std::vector<Other> others_;  ///< The other peers, in the order of ids.
   Sums sums_;
+  std::size_t silent_ = 0;  ///< Live peers whose reports do not tell us about their work yet.
   std::optional<Ledger> ledger_;
   Restored restored_;
   Judges judges_;

@@ -73,9 +73,9 @@ std::optional<Duration> SwarmWork::oldest_report() const {
 std::uint64_t SwarmWork::counted_at_end(const Membership& members) const {
   if (!has_ended(members.self().progress.phase)) return counted();
   std::vector<std::uint64_t> totals{counted()};
-  members.for_each_other([&](const Member& member) {
-    if (!member.progress.work || !has_ended(member.progress.phase)) return;
-    totals.push_back(std::min(member.progress.work->counted, options_.budget));
+  members.for_each_report([&](const Member&, const Progress& progress) {
+    if (!progress.work || !has_ended(progress.phase)) return;
+    totals.push_back(std::min(progress.work->counted, options_.budget));
   });
   return std::max(counted(), vouched(std::move(totals)));
 }

@@ -14,6 +14,7 @@ namespace gv {
 Node::Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
            const NodeOptions& options, const Signer& signer, Rng rng)
     : membership_(self, authorized, options.membership, signer, rng.fork("membership")),
+      incarnation_(self.incarnation),
       forgotten_after_(options.membership.forget_dead_after),
       signer_(&signer),
       listed_(std::move(authorized)) {

@@ -33,8 +33,9 @@ class Trust;
 /// simulator to a virtual clock.
 class Node {
  public:
-  /// `self` contains id, key, name, address and layout hash; `authorized` is the allow-list.
-  /// `signer` has the key of `self` and must outlive the node.
+  /// `self` contains id, key, name, address, layout hash and the first incarnation, which should be
+  /// higher than those of the peer's earlier processes; `authorized` is the allow-list. `signer`
+  /// has the key of `self` and must outlive the node.
   Node(Member self, std::vector<PeerId> authorized, std::uint64_t session,
        const NodeOptions& options, const Signer& signer, Rng rng);
 

@@ -84,8 +84,8 @@ constexpr std::array reason_texts{
                "Take the key of that peer off the allow-list if you do not trust its machine."},
     ReasonInfo{Reason::resting, "resting", "exchanges with that peer take too long",
                "Exchanges took four times as long as with other peers, or failed. The peer that "
-               "refuses rests this partner, for at most 45 s at a time, so that a slow link does "
-               "not cost it the exchanges with all others.",
+               "refuses rests this partner, for at most 45 s at first and for up to an hour if it "
+               "stays slow, so that a slow link does not cost it the exchanges with all others.",
                "Look at the link to that peer, or at its load."},
     ReasonInfo{
         Reason::forged, "forged", "a statement lacks the signature of its peer",

@@ -10,7 +10,7 @@ from typing import Any, Callable, Literal, Mapping, Optional, Sequence, Union, o
 from . import _library as c
 from ._arrays import ArrayModel
 from ._collective import Collective
-from ._memory import TensorList
+from ._memory import TensorList, count_of
 from ._peer import Peer, begin_to_join
 from ._state import Copies, GivenState, split_state
 from ._vine import Vine
@@ -153,20 +153,20 @@ def join(
         join=ctypes.cast(addresses, ctypes.POINTER(ctypes.c_char_p)),
         joins=len(joins),
         shard=_path(shard),
-        wait_for=wait_for,
-        samples=samples,
-        all_samples=all_samples,
+        wait_for=count_of(wait_for, "wait_for"),
+        samples=count_of(samples, "samples"),
+        all_samples=count_of(all_samples, "all_samples"),
         patience_s=_PATIENCE_S,
         resume=int(resume),
         has_rank=int(rank is not None),
         cohort=_path(cohort),
-        rank=rank or 0,
-        ranks=ranks,
+        rank=count_of(rank or 0, "rank"),
+        ranks=count_of(ranks, "ranks"),
         rendezvous=_path(rendezvous),
         ticket=_path(config) if is_ticket else None,
         create=int(_begun is not None),
         dial_from=_path(dial_from),
-        lane_port=lane_port,
+        lane_port=count_of(lane_port, "lane_port"),
     )
     if is_collective:
         return Collective._join(options, _begun)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from typing import Any, NamedTuple, Sequence
 
 from . import _library as c
@@ -53,6 +54,17 @@ def is_torch(value: Any) -> bool:
 def number_of(value: Any) -> float:
     """The value of a number or of a tensor, of which no gradient will be needed."""
     return float(value.detach() if is_torch(value) else value)
+
+
+def count_of(value: Any, name: str) -> int:
+    """The value of an argument that counts something. Into a C integer, ctypes would put 2^64 - 1 for -1."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, not {value!r}") from None
+    if count < 0:
+        raise ValueError(f"{name} must be at least 0, not {count}")
+    return count
 
 
 def _of_torch(name: str, tensor: Any) -> Memory:

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import operator
 from typing import Any, Iterable, Iterator, Optional, Sequence
 
 from . import _library as c
-from ._memory import Memory, TensorList, number_of
+from ._memory import Memory, TensorList, count_of, number_of
 from ._peer import Peer
 from ._sampler import Sampler
 from ._state import Copies
 from ._sum import Reduced, StepSum
 
 _log = logging.getLogger("grapevine")
-
-
-def _count(samples: Any) -> int:
-    try:
-        count = operator.index(samples)
-    except TypeError:
-        raise TypeError(f"samples must be a whole number, not {samples!r}") from None
-    if count < 0:
-        raise ValueError(f"samples must be at least 0, not {count}")
-    return count
 
 
 class Vine(Peer):
@@ -65,7 +54,7 @@ class Vine(Peer):
         If the optimiser has made no step, as when a gradient scaler found an overflow, `skipped_steps` counts it, and
         the first time a warning is logged.
         """
-        samples = _count(samples)
+        samples = count_of(samples, "samples")
         self._finish()
         if self._is_over:
             return False
@@ -132,7 +121,7 @@ class Vine(Peer):
         has done so. A gradient that has overflowed is removed. Where peers sum gradients it counts as zeros instead,
         and the optimiser makes the step with the mean of all even if `scaler.step()` leaves it out.
         """
-        samples = _count(samples)
+        samples = count_of(samples, "samples")
         self._finish()
         if scaler is None:
             return self._reduce(gradient, samples, loss)
@@ -192,7 +181,7 @@ class Vine(Peer):
         parameters' gradients, as `reduce` does. A parameter whose gradient is no longer the one that was
         handed over gets the mean, too. With `again`, hand over all parts again.
         """
-        samples = _count(samples)
+        samples = count_of(samples, "samples")
         self._finish()
         if not self._takes_gradient:
             return Reduced(0, False)

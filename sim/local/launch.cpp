@@ -140,6 +140,9 @@ class Launch {
   bool goes_on();
   void read_results();
   void draw();
+  /// The signal that asks a peer to end. A user's program is interrupted as by Ctrl-C, so that it
+  /// ends its loop and thereby its peer.
+  int interrupt_signal() const { return options_.command.empty() ? SIGTERM : SIGINT; }
   void on_interrupt();
   void await_interrupts();
   void tell_failures(const std::vector<PeerOutcome>& outcomes) const;
@@ -407,9 +410,7 @@ void Launch::on_interrupt() {
   ++interrupts_;
   interrupted_ = Clock::now();
   if (faults_) faults_->injector().cancel();
-  // Interrupt a user's program as Ctrl-C does, so that it ends its loop and thereby its peer.
-  const int gently = options_.command.empty() ? SIGTERM : SIGINT;
-  for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : gently);
+  for (LaunchedPeer& peer : peers_) peer.end(interrupts_ > 1 ? SIGKILL : interrupt_signal());
   table_.tell(interrupts_ > 1 ? "stopping the peers at once"
               : options_.command.empty()
                   ? "the peers leave with a checkpoint; once more to stop at once"
@@ -466,6 +467,7 @@ int Launch::run() {
 
   const double wall = std::chrono::duration<double>(Clock::now() - began_).count();
   std::vector<PeerOutcome> outcomes;
+  const bool is_program = !options_.command.empty();
   bool clean = true;
   bool has_model = false;
   for (LaunchedPeer& peer : peers_) {
@@ -474,12 +476,14 @@ int Launch::run() {
     bool has_begun = peer.state() != State::absent;
     if (!has_begun) by_fault = "never joined";
     // The signal of an interrupt kills a peer that does not handle it yet or no longer does.
-    if (peer.state() == State::ended && interrupts_ > 0 && ending.signal == SIGTERM) {
-      has_begun = std::filesystem::exists(peer.folder() / "result.json");
-      if (has_begun) ending = {};
+    if (peer.state() == State::ended && interrupts_ > 0 && ending.signal == interrupt_signal()) {
+      const bool has_result = std::filesystem::exists(peer.folder() / "result.json");
+      // A user's program that has answered and left no result was cut off in its training.
+      has_begun = has_result || (is_program && !peer.last.empty());
+      if (has_result) ending = {};
       if (!has_begun) by_fault = "stopped before it began";
     }
-    has_model = has_model || (has_begun && has_checkpoints(peer.folder()));
+    has_model = has_model || (has_begun && (is_program || has_checkpoints(peer.folder())));
     if (peer.state() == State::taken) {
       by_fault = ending.signal != 0 ? "killed by a fault" : "left by a fault";
     }
@@ -493,13 +497,13 @@ int Launch::run() {
   tell_failures(outcomes);
   std::optional<FaultReport> report;
   if (faults_) report = faults_->report();
-  if (!options_.command.empty()) {
-    print_program_summary(folder_, outcomes, report, wall);
-    return clean ? 0 : 1;
-  }
   if (interrupts_ > 0 && !has_model && clean) {
     say(stdout, "stopped before training began\n");
     return interrupted_code;
+  }
+  if (is_program) {
+    print_program_summary(folder_, outcomes, report, wall);
+    return clean ? 0 : 1;
   }
   const bool evaluated = print_summary(config_, config_text_, folder_, outcomes, report, wall);
   return clean && evaluated ? 0 : 1;

@@ -104,6 +104,7 @@ class HostsLaunch {
   void connect(std::size_t rank, const std::string& config, const std::string& secret);
   void print_lines(Connection& connection);
   void become_ended(Connection& connection);
+  void become_interrupted();
   void await_interrupts();
   void kill_all();
   int summary() const;
@@ -152,7 +153,10 @@ void HostsLaunch::print_lines(Connection& connection) {
                            std::istream in(&connection.said);
                            if (connection.said.size() > 0 && std::getline(in, line)) {
                              const std::string shown = printable(line, line_bytes_max);
+                             errno = 0;
                              say(stdout, fmt::format("{} | {}\n", connection.name, shown));
+                             // The reader of our output is gone. A full disk is no reason to end.
+                             if (errno == EPIPE && !interrupted_) become_interrupted();
                            }
                            // A full buffer is not the end of the output.
                            if (!error || error == asio::error::not_found) {
@@ -173,21 +177,26 @@ void HostsLaunch::become_ended(Connection& connection) {
   if (--running_ == 0) io_.stop();
 }
 
+/// Lets all peers leave in order.
+void HostsLaunch::become_interrupted() {
+  interrupted_ = std::chrono::steady_clock::now();
+  say(stdout, "the peers leave with a checkpoint; Ctrl-C again stops waiting for them\n");
+  for (Connection& connection : connections_) {
+    asio::error_code ignored;
+    connection.input.close(ignored);
+  }
+}
+
 void HostsLaunch::await_interrupts() {
   signals_.async_wait([this](asio::error_code error, int) {
     if (error) return;
     const auto now = std::chrono::steady_clock::now();
-    const bool is_same = interrupted_ && now - *interrupted_ < same_interrupt;
     if (!interrupted_) {
-      say(stdout, "the peers leave with a checkpoint; Ctrl-C again stops waiting for them\n");
-      for (Connection& connection : connections_) {
-        asio::error_code ignored;
-        connection.input.close(ignored);
-      }
-    } else if (!is_same) {
+      become_interrupted();
+    } else if (now - *interrupted_ >= same_interrupt) {
+      interrupted_ = now;
       kill_all();
     }
-    if (!is_same) interrupted_ = now;
     await_interrupts();
   });
 }

@@ -11,6 +11,8 @@ namespace {
 /// Length of a time slice, and the shortest time for which the peer runs in a slice.
 constexpr std::chrono::duration<double> slice_length{0.05};
 constexpr std::chrono::duration<double> run_min{0.005};
+/// The longest time for which a slowed peer stands still at once.
+constexpr std::chrono::duration<double> rest_max{3600};
 
 std::uint64_t told_bytes(const nlohmann::json& status) {
   return status.value("bytes", nlohmann::json::object()).value("lanes_sent", 0ULL);
@@ -116,16 +118,19 @@ bool LaunchedPeer::wake() {
 void LaunchedPeer::slow(std::size_t fault, double factor) {
   if (ending_) return;
   slowed_[fault] = factor;
-  if (!slicing_) next_slice();
+  next_slice();
 }
 
-void LaunchedPeer::slow_no_more(std::size_t fault) { slowed_.erase(fault); }
+void LaunchedPeer::slow_no_more(std::size_t fault) {
+  if (slowed_.erase(fault) > 0) next_slice();
+}
 
 void LaunchedPeer::end(int number) {
   ending_ = true;
   stops_.clear();
   slowed_.clear();
   resting_ = false;
+  slicing_ = false;
   slice_.cancel();
   send_stops();
   if (state() == State::running) process_->signal(number);
@@ -146,21 +151,22 @@ void LaunchedPeer::send_stops() {
   process_->signal(should_stop ? SIGSTOP : SIGCONT);
 }
 
+/// Ends the current part of a time slice, also before its time if the pace has changed, and begins
+/// the next part at the current pace. Ends the slicing if the peer is not slowed any more.
 void LaunchedPeer::next_slice() {
   slicing_ = pace() < 1 && !ending_;
   resting_ = slicing_ && !resting_;
   send_stops();
-  if (!slicing_) return;
+  if (!slicing_) {
+    slice_.cancel();
+    return;
+  }
   const double share = std::min(pace(), 1.0);
   const auto run = std::max(slice_length * share, run_min);
-  const auto part = resting_ ? run * (1 / share - 1) : run;
+  const auto part = resting_ ? std::min(run * (1 / share - 1), rest_max) : run;
   slice_.expires_after(std::chrono::duration_cast<Clock::duration>(part));
   slice_.async_wait([this](asio::error_code error) {
-    if (!error) {
-      next_slice();
-    } else {
-      slicing_ = false;
-    }
+    if (!error) next_slice();
   });
 }
 

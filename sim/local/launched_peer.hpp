@@ -47,7 +47,7 @@ class LaunchedPeer {
   /// Ends the stops of all faults. Returns false if the peer was not stopped.
   bool wake();
   /// Multiplies the peer's pace by `factor` until slow_no_more(), by stopping the peer for a part
-  /// of every time slice.
+  /// of every time slice. Both calls take effect at once.
   void slow(std::size_t fault, double factor);
   void slow_no_more(std::size_t fault);
 

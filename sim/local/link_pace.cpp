@@ -42,10 +42,10 @@ SegmentFate LinkPace::send(Time now, std::size_t bytes, const LinkQuality& quali
   if (quality.bandwidth > 0) {
     const double copies = 1 + fate.losses + (fate.duplicated ? 1 : 0);
     const double bits = 8 * copies * static_cast<double>(bytes);
-    free_at_ = std::max(free_at_, now) + from_seconds(bits / (1e6 * quality.bandwidth));
+    free_at_ = later(std::max(free_at_, now), from_seconds(bits / (1e6 * quality.bandwidth)));
     sent = free_at_;
   }
-  fate.due = std::max(sent + delay, not_before);
+  fate.due = std::max(later(sent, delay), not_before);
   return fate;
 }
 

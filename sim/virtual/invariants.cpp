@@ -451,7 +451,7 @@ void Invariants::check_bounds(const Simulator& world, PeerNumber peer) {
          fmt::format("peer-{} holds {} things in {}, {} at most", peer, held, where, most));
   };
   at_most(node.membership().view().size(), n, "its view");
-  at_most(node.membership().held(), 9 * (n - 1) + 64, "the tables of its membership");
+  at_most(node.membership().held(), 13 * (n - 1) + 65, "the tables of its membership");
   if (const GossipMode* gossip = node.as<GossipMode>()) {
     at_most(gossip->held(), GossipMode::held_max(n - 1), "the memories of its exchanges");
   }

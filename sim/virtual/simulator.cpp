@@ -217,9 +217,9 @@ void Simulator::World::time_job(PeerNumber number) {
   Machine& machine = machines[number];
   machine.job_booked = now;
   machine.job_cpu = slowness(number);
-  const Duration left =
-      from_seconds(seconds(machine.job_work) / machine.job_cpu) + machine.job_write;
-  queue.push(now + left, Due{number, peers[number].incarnation, ++machine.jobs, true});
+  const Time worked = later(now, from_seconds(seconds(machine.job_work) / machine.job_cpu));
+  queue.push(later(worked, machine.job_write),
+             Due{number, peers[number].incarnation, ++machine.jobs, true});
 }
 
 JobLeft Simulator::World::job_left(PeerNumber number) const {
@@ -228,7 +228,7 @@ JobLeft Simulator::World::job_left(PeerNumber number) const {
   const auto* steps = first_of<task::TakeSteps>(machine.job->tasks);
   const Duration all = from_seconds(seconds(machine.job_work) / machine.job_cpu);
   return {.steps = steps != nullptr && !steps->rests ? steps->count : 0,
-          .time = machine.job_booked + all + machine.job_write - now};
+          .time = later(later(machine.job_booked, all), machine.job_write) - now};
 }
 
 void Simulator::World::finish_job(PeerNumber number) {
@@ -390,7 +390,7 @@ void Simulator::watch(Watcher& watcher) { world_->watchers.push_back(&watcher); 
 bool Simulator::step(Time end) {
   World& world = *world_;
   if (world.peers.empty()) world.prepare();
-  if (world.queue.empty() || world.queue.next() > end) return false;
+  if (world.queue.empty() || world.queue.next() > end || world.queue.next() == never) return false;
   world.now = world.queue.next();
   World::Event event = world.queue.pop();
   std::visit([&](auto& known) { world.handle(known); }, event);

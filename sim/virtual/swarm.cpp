@@ -32,8 +32,8 @@ constexpr Duration heals_within = 180s;
 /// within `last_periods` periods of the slowest peer.
 constexpr Duration last_part = 60s;
 constexpr double last_periods = 20;
-/// If a single peer has been gone for longer than this, no view may still contain it. The limit is
-/// necessary because peers may still end while the world is judged.
+/// If only one peer is silent, no view may contain it once it has been gone for longer than this.
+/// Views get this time because peers may still end while the world is judged.
 constexpr Duration known_within = 60s;
 /// Time after the heal within which all peers must refuse a revoked peer.
 constexpr Duration cut_off_within = 30s;

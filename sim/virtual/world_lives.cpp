@@ -1,5 +1,6 @@
 // Starts, stops, ends and restarts virtual processes.
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <string>
 
@@ -73,12 +74,17 @@ void Simulator::World::start(PeerNumber number) {
   node.course.work.resumed = peer.work->swarm_note();
   if (!options.data.empty()) node.course.work.data = options.data[number];
   const bool tickets = options.scenario.tickets;
-  peer.node = std::make_unique<Node>(Member{.id = id_of(number),
-                                            .name = "peer-" + std::to_string(number),
-                                            .address = address_of(options.scenario, number),
-                                            .layout_hash = node.course.layout_hash},
-                                     tickets ? std::vector<PeerId>() : allow_lists[number], session,
-                                     node, signers[number], Rng(session));
+  // Like a host's, the first incarnation of a later process is higher than those of earlier ones.
+  const auto since_0 = std::max(local(number), Time{}).time_since_epoch();
+  const auto life_ms = std::chrono::duration_cast<std::chrono::milliseconds>(since_0).count();
+  peer.node =
+      std::make_unique<Node>(Member{.id = id_of(number),
+                                    .name = "peer-" + std::to_string(number),
+                                    .address = address_of(options.scenario, number),
+                                    .incarnation = first ? 0 : static_cast<std::uint64_t>(life_ms),
+                                    .layout_hash = node.course.layout_hash},
+                             tickets ? std::vector<PeerId>() : allow_lists[number], session, node,
+                             signers[number], Rng(session));
   machine.armed = never;
   machine.met.clear();
   machine.heard.clear();

@@ -43,7 +43,7 @@ def address_third(binary):
     with Swarm(binary).start_all() as swarm:
         victim = swarm[2]
         link = swarm.insider(0)
-        link.send("PushPull", members=[victim.key.member(liar=link.key, address=BAD, incarnation=50)])
+        link.send("PushPull", members=[victim.key.member(liar=link.key, address=BAD, incarnation=1 << 47)])
         held, figures = survivors(swarm)
         known = [member["address"] for peer in swarm.peers for member in peer.status().get("members", [])
                  if member["name"] == "p2"]

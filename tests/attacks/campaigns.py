@@ -24,7 +24,7 @@ import subprocess
 import threading
 import time
 
-from files import checkpoints
+from files import checkpoints, go_on, kill_running
 from starvation import listeners
 from swarm import Swarm, counted, wait_until
 from wire import ROOT
@@ -182,19 +182,17 @@ def killed_in_saves(binary, end, draw):
     """Kills a peer while a checkpoint is half written, and resumes it beside that file."""
     half_written = lambda: set((peer.folder / "checkpoints").glob("*.tmp")) - left
     with Swarm(binary, peers=1, settings="[checkpoint]\nevery_steps = 100\nkeep = 3\n") as swarm:
-        peer, killed, starts, left = swarm[0], 0, 0, set()
-        while time.monotonic() < end:
-            swarm.start(0, *["--resume"] * bool(starts))
+        peer, killed, starts, left, wrong = swarm[0], 0, 0, set(), []
+        while time.monotonic() < end and not wrong:
+            wrong += go_on(swarm)
             starts += 1
-            if not wait_until(lambda: len(checkpoints(peer)) >= 2, 10):
-                break
             wait_until(half_written, draw.uniform(0.2, 2), pause=0)
-            peer.kill()
+            wrong += kill_running(peer)
             killed += bool(half_written())
             left |= half_written()  # Its name has the id of the process, so it does not come again.
         resumed, refused = len(peer.events("resumed")), len(peer.events("checkpoint_refused"))
-        return resumed == starts - 1 and not refused, {
-            "kills": killed, "resumed": f"{resumed}/{starts - 1}", "refused": refused}
+        return resumed == starts - 1 and not refused and not wrong, {
+            "kills": killed, "resumed": f"{resumed}/{starts - 1}", "refused": refused, "resumed wrongly": wrong}
 
 
 def flip(data, draw):

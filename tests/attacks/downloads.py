@@ -95,8 +95,8 @@ def claim_third(binary):
         link, victim = swarm.insider(0), swarm[1]
         layout = layout_of(link)
         highest, end = 0, time.monotonic() + 3
-        lie = victim.key.member(liar=link.key, address=victim.address, incarnation=0, version=1000, layout_hash=layout,
-                                progress=progress(2**61))
+        lie = victim.key.member(liar=link.key, address=victim.address, incarnation=1 << 47, version=1000,
+                                layout_hash=layout, progress=progress(2**61))
         link.send("PushPull", members=[lie])
         while time.monotonic() < end:
             for member in swarm[0].status().get("members", []):

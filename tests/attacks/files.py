@@ -17,6 +17,34 @@ def checkpoints(peer):
                   if ".optimizer." not in file.name)
 
 
+def newest_step(peer):
+    """The step of its newest checkpoint, or -1. A file gets its name when it is whole, so this one can be read."""
+    return max((int(file.name.split("-")[1].split(".")[0]) for file in checkpoints(peer)), default=-1)
+
+
+def go_on(swarm):
+    """Starts the only peer of a swarm, and waits until it has written a checkpoint that is newer than all before.
+    Returns what went wrong. With checkpoints it must go on at the step of the newest."""
+    peer = swarm[0]
+    newest, before = newest_step(peer), len(peer.events("resumed"))
+    swarm.start(0, *["--resume"] * (newest >= 0))
+    if newest >= 0:
+        wait_until(lambda: len(peer.events("resumed")) > before or not peer.is_alive(), 10)
+        steps = [event["step"] for event in peer.events("resumed")[before:]]
+        if steps != [newest]:
+            return [f"resumed at {steps} and not at {newest}"]
+    if not wait_until(lambda: newest_step(peer) > newest or not peer.is_alive(), 10):
+        return [f"no checkpoint after that of step {newest}"]
+    return []
+
+
+def kill_running(peer):
+    """Kills a peer. Returns what went wrong: one that has ended by itself is not killed."""
+    ended = [] if peer.is_alive() else [f"ended with exit code {peer.exit_code()}: {peer.output()}"]
+    peer.kill()
+    return ended
+
+
 def forgeries(data):
     """What a checkpoint may have become, by name."""
     header = struct.unpack("<Q", data[:8])[0]
@@ -34,16 +62,16 @@ def checkpoint_killed(binary):
     """Kills a peer 25 times while it saves every 200 steps, and resumes it each time. No checkpoint may be refused, and
     each start goes on where one was."""
     with Swarm(binary, peers=1, settings=SAVES) as swarm:
-        peer, draw, resumed, temporary = swarm[0], random.Random(1), 0, 0
-        for i in range(KILLS):
-            swarm.start(0, *(["--resume"] if i else []))
-            wait_until(lambda: len(checkpoints(peer)) >= 2, 10)
+        peer, draw, wrong, temporary = swarm[0], random.Random(1), [], 0
+        for _ in range(KILLS):
+            wrong += go_on(swarm)
             time.sleep(draw.uniform(0, 0.1))
-            peer.kill()
+            wrong += kill_running(peer)
             temporary += any("tmp" in file.name or "part" in file.name for file in peer.folder.rglob("*"))
         resumed, refused = len(peer.events("resumed")), len(peer.events("checkpoint_refused"))
-        return resumed == KILLS - 1 and not refused, {
-            "resumed": f"{resumed}/{KILLS - 1}", "refused": refused, "with a temporary file left": temporary}
+        return resumed == KILLS - 1 and not refused and not wrong, {
+            "resumed": f"{resumed}/{KILLS - 1}", "refused": refused, "wrong": wrong,
+            "with a temporary file left": temporary}
 
 
 @attack

@@ -203,7 +203,7 @@ def undead(binary):
         stated = next(entry for entry in table_of(others[0]) if entry["id"] == victim.key.id)
         for peer in (victim, other):
             peer.kill()
-        incarnation, began, took = 100, time.monotonic(), {}
+        incarnation, began, took = 1 << 47, time.monotonic(), {}
 
         def states(peer):
             return {member["state"] for i in (0, 2) for member in swarm[i].status().get("members", [])

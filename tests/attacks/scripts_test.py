@@ -19,6 +19,7 @@ except ImportError as error:
     raise unittest.SkipTest("python3-zmq or python3-nacl is not installed") from error
 
 import campaigns
+import files
 import outsiders
 import resources
 from starvation import listeners, silence
@@ -66,6 +67,68 @@ class TailTest(unittest.TestCase):
                 more.write("\n" + json.dumps({"event": "started"}) + "\n")
             self.assertEqual([event["event"] for event in tail.read()], ["started"])
             tail.file.close()
+
+
+class SavingSwarm:
+    """A swarm of one peer that saves a checkpoint a hundred steps later each time that it is started."""
+
+    def __init__(self, folder, behind=0, ends=False):
+        self.folder, self.behind, self.ends, self.resumed = folder, behind, ends, []
+        self.running = False
+        (folder / "checkpoints").mkdir()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __getitem__(self, _):
+        return self
+
+    def start(self, _, *options):
+        newest = files.newest_step(self)
+        if "--resume" in options:
+            self.resumed.append({"event": "resumed", "step": newest - self.behind})
+        (self.folder / f"checkpoints/step-{newest + 101:010}.safetensors").touch()
+        self.running = not self.ends
+
+    def events(self, name):
+        return self.resumed if name == "resumed" else []
+
+    def is_alive(self):
+        return self.running
+
+    def exit_code(self):
+        return None if self.running else 1
+
+    def output(self):
+        return ""
+
+    def kill(self):
+        self.running = False
+
+
+class SavesTest(unittest.TestCase):
+    """Peers that are killed while they save must go on at their newest checkpoint, and run until they are killed."""
+
+    def hold(self, **how):
+        """Whether the promise holds in the campaign, and in the attack."""
+        at_once = types.SimpleNamespace(uniform=lambda *_: 0)
+        held = []
+        for module, run in ((campaigns, lambda: campaigns.killed_in_saves("", time.monotonic() + 0.05, at_once)[0]),
+                            (files, lambda: files.checkpoint_killed("")["held"])):
+            with (tempfile.TemporaryDirectory() as folder, mock.patch.object(files, "KILLS", 3),
+                  mock.patch.object(module, "Swarm", lambda *_, **__: SavingSwarm(pathlib.Path(folder), **how))):
+                held.append(run())
+        return held
+
+    def test_a_peer_that_resumes_at_an_older_step_breaks_the_promise(self):
+        self.assertEqual(self.hold(), [True, True])
+        self.assertEqual(self.hold(behind=101), [False, False])
+
+    def test_a_peer_that_ends_by_itself_was_not_killed(self):
+        self.assertEqual(self.hold(ends=True), [False, False])
 
 
 class TotalsTest(unittest.TestCase):

@@ -188,6 +188,18 @@ TEST_CASE("two clocks are compared beyond what the way between them hides", "[un
   CHECK(says(apart, "2026-01-01 11:00:00 UTC"));
 }
 
+TEST_CASE("a clock that shows an absurd time is never called equal", "[unit]") {
+  constexpr std::uint64_t noon_us = 1'767'268'800'000'000;
+  // The first is ahead by as many nanoseconds as 64 bits have values, and 384 more.
+  for (const std::uint64_t theirs_us :
+       {noon_us + 18'446'744'073'709'552, std::uint64_t{1} << 63, ~std::uint64_t{}}) {
+    PeerClock clock{.theirs_us = theirs_us, .ours_us = noon_us, .uncertainty = 1ms};
+    CHECK(judge(clock).health == Health::warning);
+    clock.has_certificates = true;
+    CHECK(judge(clock).health == Health::error);
+  }
+}
+
 TEST_CASE("a measured lane is shown with the time for the model", "[unit]") {
   // The model takes 4 MB, and the lane carries 8 Mbit/s.
   const Diagnosis found =

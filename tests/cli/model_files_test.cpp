@@ -17,6 +17,7 @@
 #include "cli/routing.hpp"
 #include "cli/simulate.hpp"
 #include "peer/config/task.hpp"
+#include "peer/host/run_format.hpp"
 #include "peer/node/whole_replica.hpp"
 #include "sim/local/summary.hpp"
 #include "tests/peer/config_texts.hpp"
@@ -208,6 +209,36 @@ TEST_CASE("an imported model that the training data do not fit begins no peer", 
   const std::string words = "import " + file + " --config " + run.config() + " --out " + out;
   CHECK(exit_code_of(add_import, words) == 0);
   CHECK(exit_code_of(add_import, words + " --start " + (run.folder.path() / "p").string()) == 2);
+}
+
+TEST_CASE("an import that could not write to the folder of one peer can be repeated", "[unit]") {
+  const ThreeClasses run("1,0\n2,1\n3,2\n");
+  const std::filesystem::path first = run.folder.path() / "first";
+  const std::filesystem::path second = run.folder.path() / "second";
+  const std::string words =
+      "import " + (run.peer / "checkpoints" / "step-0000000001.safetensors").string() +
+      " --config " + run.config() + " --out " + (run.folder.path() / "out.safetensors").string() +
+      " --start " + first.string() + " " + second.string();
+  // Not even root can write the mark of a format over a folder, or a checkpoint below a file.
+  std::filesystem::create_directories(second / "format" / "below");
+  CHECK(exit_code_of(add_import, words) == 2);
+  CHECK(checkpoints_of(first).empty());
+  CHECK_FALSE(std::filesystem::exists(second / "checkpoints"));
+  std::filesystem::remove_all(second / "format");
+  std::ofstream(second / "checkpoints") << "a file of the user's";
+  CHECK(exit_code_of(add_import, words) == 2);
+  CHECK(checkpoints_of(first).empty());
+  CHECK(bytes_of_file((second / "checkpoints").string()) == "a file of the user's");
+  std::filesystem::remove(second / "checkpoints");
+  // An import that was killed may have left an empty folder.
+  std::filesystem::create_directories(second / "checkpoints");
+  REQUIRE(exit_code_of(add_import, words) == 0);
+  for (const std::filesystem::path& peer : {first, second}) {
+    CHECK(checkpoints_of(peer).size() == 1);
+    CHECK(run_format_problems(peer).empty());
+  }
+  CHECK(exit_code_of(add_import, words) == 2);
+  CHECK(checkpoints_of(first).size() == 1);
 }
 
 TEST_CASE("the summary names the peers that held parameters at their bound", "[unit]") {

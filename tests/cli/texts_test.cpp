@@ -1,4 +1,6 @@
 // Names that are almost right, and the texts of options that are not numbers.
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -77,6 +79,62 @@ TEST_CASE("an option for a number or a port takes nothing else", "[unit]") {
   }
   CHECK(not_a_whole_number("12").empty());
   CHECK(not_a_whole_number("-1") == "not a whole number: -1");
+}
+
+TEST_CASE("no option for a number with a fraction takes what is no number", "[unit]") {
+  CHECK(number_from(0.5, 2)("0.5").empty());
+  CHECK(number_from(0.5, 2)("2").empty());
+  CLI::App app;
+  for (const auto& add : {add_algorithms, add_bench, add_doctor, add_eval, add_plan, add_sim,
+                          add_switch, add_topology}) {
+    add(app);
+  }
+  std::size_t options = 0;
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* option : command->get_options()) {
+      if (!option->get_type_name().starts_with("FLOAT")) continue;
+      ++options;
+      INFO(command->get_name() << " " << option->get_name());
+      for (const std::string text : {"nan", "-nan", "inf", "-1e-9", "x"}) {
+        const std::string refusal = (*option->get_validator(0))(text);
+        CHECK(refusal.starts_with("Value " + text + " not in range "));
+      }
+    }
+  }
+  CHECK(options == 9);
+}
+
+TEST_CASE("an empty name of a folder is refused by every command with --folder", "[unit]") {
+  const auto said = [](CLI::App& app, std::vector<std::string> words) {
+    std::ranges::reverse(words);  // The parser takes the last word first.
+    try {
+      app.parse(words);
+    } catch (const CLI::ValidationError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  CLI::App app;
+  add_create(app, {});
+  add_join(app, {});
+  add_peer(app, {});
+  add_launch(app, {});
+  add_sim(app);
+  const std::vector<std::vector<std::string>> commands{
+      {"create", "--listen", ":0"}, {"join", "ticket"}, {"peer"}, {"launch"}, {"sim"}};
+  for (std::vector<std::string> words : commands) {
+    INFO(words.front());
+    words.insert(words.end(), {"--folder", ""});
+    CHECK(said(app, words) == "--folder: not a folder: its name is empty");
+  }
+}
+
+TEST_CASE("the help of create and of join says which folder each takes by default", "[unit]") {
+  CLI::App app;
+  add_create(app, {});
+  add_join(app, {});
+  CHECK_THAT(app.get_subcommand("create")->help(), Catch::Contains("run.folder/NAME"));
+  CHECK_THAT(app.get_subcommand("join")->help(), Catch::Contains("grapevine-NAME"));
 }
 
 }  // namespace gv

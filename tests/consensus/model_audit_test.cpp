@@ -17,15 +17,18 @@ std::optional<std::vector<PeerId>> odd(const std::vector<PeerId>& order,
                                        const std::vector<std::uint64_t>& fingerprints) {
   ModelAudit audit;
   audit.begin(order);
-  std::optional<std::vector<PeerId>> found;
+  std::optional<ModelAudit::Verdict> found;
   for (std::size_t i = order.size(); i-- > 0;) {
     CHECK_FALSE(found);
     found = audit.tell(order[i], 64, fingerprints[i]);
   }
-  return found;
+  if (!found) return std::nullopt;
+  CHECK(found->operation == 64);
+  return found->odd;
 }
 
 using Peers = std::vector<PeerId>;
+using Verdict = ModelAudit::Verdict;
 
 }  // namespace
 
@@ -46,15 +49,44 @@ TEST_CASE("an audit waits for all and only for those of its generation") {
   CHECK_FALSE(audit.tell(c, 64, 1));
   CHECK_FALSE(audit.tell(b, 64, 1));
   CHECK_FALSE(audit.tell(b, 64, 2));  // Only a peer's first fingerprint for a step counts.
-  CHECK(audit.tell(a, 64, 1) == Peers{});
+  CHECK(audit.tell(a, 64, 1) == Verdict{64, {}});
   // The other peer's message for this step was lost, but later fingerprints are still compared.
   CHECK_FALSE(audit.tell(a, 128, 1));
   CHECK_FALSE(audit.tell(a, 192, 1));
-  CHECK(audit.tell(b, 192, 5) == Peers{b});
+  CHECK(audit.tell(b, 192, 5) == Verdict{192, {b}});
   audit.begin({a, b});
   CHECK_FALSE(audit.tell(a, 256, 1));
   audit.end();
   CHECK_FALSE(audit.tell(b, 256, 1));
+}
+
+TEST_CASE("a peer that tells nothing does not keep the others from comparing") {
+  ModelAudit audit;
+  audit.begin({a, b, c, d});
+  for (const PeerId peer : {a, b, c}) CHECK_FALSE(audit.tell(peer, 64, peer == b ? 8 : 7));
+  CHECK_FALSE(audit.tell(a, 128, 7));
+  CHECK_FALSE(audit.tell(b, 128, 8));  // The fourth peer may still be late.
+  CHECK(audit.tell(c, 128, 7) == Verdict{64, {b}});
+  // A fingerprint that comes even later changes nothing.
+  CHECK_FALSE(audit.tell(d, 64, 8));
+  CHECK(audit.tell(d, 128, 7) == Verdict{128, {b}});
+  // There is no verdict unless more than half of the peers send a fingerprint.
+  for (const std::uint64_t operation : {192, 256, 320}) {
+    CHECK_FALSE(audit.tell(a, operation, 7));
+    CHECK_FALSE(audit.tell(b, operation, 8));
+  }
+}
+
+TEST_CASE("a peer that tells much displaces no fingerprint of another") {
+  ModelAudit audit;
+  audit.begin({a, b, c});
+  CHECK_FALSE(audit.tell(a, 64, 7));
+  for (std::uint64_t operation = 65; operation <= 192; ++operation) {
+    CHECK_FALSE(audit.tell(c, operation, 7));
+  }
+  CHECK_FALSE(audit.tell(b, 64, 8));
+  CHECK_FALSE(audit.tell(a, 128, 7));
+  CHECK(audit.tell(b, 128, 8) == Verdict{64, {b}});
 }
 
 TEST_CASE("an audit is due after every sixty-four operations") {

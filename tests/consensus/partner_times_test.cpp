@@ -1,8 +1,11 @@
 // Slow partners, and how long they are left alone.
 #include "consensus/gossip/partner_times.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -40,12 +43,100 @@ TEST_CASE("a partner that takes long rests until it has had no more than its sha
   CHECK_FALSE(times.is_resting(now + rest + 1ms, partner(9)));
   for (std::uint64_t number = 1; number <= 3; ++number)
     CHECK_FALSE(times.is_resting(now, partner(number)));
-  // However slow the partner was, it is left alone for a limited time, because its link may have
-  // recovered.
+  // However slow an exchange was, the partner is at first left alone for a limited time, because
+  // its link may have recovered, or we may have been asleep.
   times.note(now + 1h, partner(9), now);
   now += 1h;
-  CHECK(times.is_resting(now + PartnerTimes::rest_max - 1ms, partner(9)));
-  CHECK_FALSE(times.is_resting(now + PartnerTimes::rest_max + 1ms, partner(9)));
+  CHECK(times.is_resting(now + PartnerTimes::first_rest_max - 1ms, partner(9)));
+  CHECK_FALSE(times.is_resting(now + PartnerTimes::first_rest_max + 1ms, partner(9)));
+}
+
+TEST_CASE("a partner that is always slow gets its share of a day or one exchange in an hour") {
+  const Duration took = GENERATE(Duration(8s), Duration(80s), Duration(5min));
+  constexpr Duration day = 24h;
+  PartnerTimes times;
+  Time now = usual_exchanges(times, 3, Time(1s));
+  const Time end = now + day;
+  Duration taken{};
+  while (now < end) {
+    now = usual_exchanges(times, 3, now, 1);
+    if (times.is_resting(now, partner(9))) {
+      now += 1s;
+      continue;
+    }
+    times.note(now + took, partner(9), now);
+    now += took;
+    taken += took;
+  }
+  const double hourly = seconds(took) * seconds(day) / seconds(PartnerTimes::rest_max);
+  const double most = std::max(PartnerTimes::share * seconds(day), hourly);
+  CHECK(seconds(taken) <= most + seconds(PartnerTimes::grace + 2 * took));
+  // A peer behind a slow link still takes part.
+  CHECK(taken >= 20 * took);
+}
+
+namespace {
+
+constexpr std::size_t many = 1000;
+
+/// A peer whose exchanges with three others took no time, so that it knows what is usual.
+struct Responder {
+  PairExchange exchange{peer(0), 100, {.layout_hash = 7, .elements = many, .block_least = 1}};
+  std::vector<float> model = std::vector<float>(many, 1);
+  Time now{1s};
+  Effects out;
+  TransferId id;
+
+  Responder() {
+    exchange.set_snapshot(std::make_shared<const Snapshot>(Snapshot{.values = model}), 0.5f);
+    for (std::size_t other = 2; other <= 4; ++other) {
+      offer(other);
+      blocks(other, 0, many);
+      exchange.receive(now, peer(other), Commit{id}, out);
+    }
+  }
+  void offer(std::size_t from) {
+    id = {peer(from), 1, ++id.number};
+    exchange.receive(now, peer(from),
+                     Offer{.id = id, .layout_hash = 7, .elements = many, .alpha = 0.5f}, out);
+  }
+  void blocks(std::size_t from, std::size_t begin, std::size_t count) {
+    const auto part = std::as_bytes(std::span(model).subspan(begin, count));
+    exchange.receive_block(now, peer(from), {id, begin * sizeof(float), part}, out);
+  }
+  /// The partner sends each block just in time, for as long as the exchange lasts or until `end`.
+  void trickle(std::size_t from, Time end) {
+    for (std::size_t at = 0; exchange.in_flight() && now < end; ++at) {
+      now = std::min(now + 4900ms, exchange.deadline());
+      blocks(from, at, 1);
+      if (now >= exchange.deadline()) exchange.tick(now, out);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("an exchange that takes far longer than usual is given up although blocks come in time") {
+  Responder own;
+  REQUIRE(own.exchange.counts().committed == 3);
+  const Time began = own.now;
+  own.offer(1);
+  own.trickle(1, began + 1h);
+  CHECK_FALSE(own.exchange.in_flight());
+  CHECK(own.now == began + PartnerTimes::exchange_least);
+  CHECK(std::holds_alternative<Abort>(own.out.messages.back().message));
+  CHECK(own.exchange.is_resting(own.now, peer(1)));
+  CHECK(count_of<ModelRefused>(own.out.facts, Reason::none) == 0);
+}
+
+TEST_CASE("a partner that ends a slow exchange itself rests as if it had completed it") {
+  Responder own;
+  own.offer(1);
+  own.trickle(1, own.now + 60s);
+  REQUIRE(own.exchange.in_flight());
+  own.exchange.receive(own.now, peer(1), Abort{own.id, Reason::timed_out}, own.out);
+  CHECK_FALSE(own.exchange.in_flight());
+  CHECK(own.exchange.is_resting(own.now, peer(1)));
 }
 
 TEST_CASE("nobody rests whose exchanges take what is usual or who is the only partner") {

@@ -94,4 +94,32 @@ TEST_CASE("forces go into a snapshot in place, unless somebody still needs what 
   if (shared) CHECK(other_holder->values == std::vector<float>{1, 2});
 }
 
+TEST_CASE("a partner that offers and aborts again and again makes a peer encode its model once") {
+  const Codec codec =
+      GENERATE(Codec{.kind = CodecKind::fp16}, Codec{.kind = CodecKind::top_k, .fraction = 0.5});
+  PairExchange exchange(PeerId{1}, 1, {.elements = 4, .codec = codec});
+  const auto load = [&](float value) {
+    exchange.set_snapshot(
+        std::make_shared<const Snapshot>(Snapshot{.values = std::vector<float>(4, value)}), 0.5f);
+  };
+  Effects out;
+  std::uint64_t number = 0;
+  const auto offered = [&](PeerId from) {
+    const TransferId id{from, 9, ++number};
+    exchange.receive(
+        Time{}, from,
+        Offer{
+            .id = id, .elements = 4, .codec = static_cast<std::uint8_t>(codec.kind), .alpha = 0.5f},
+        out);
+    exchange.receive(Time{}, from, Abort{id, Reason::timed_out}, out);
+    return out.transfers.back().payload;
+  };
+  load(1);
+  const Payload first = offered(PeerId{2});
+  for (int i = 0; i < 100; ++i) CHECK(offered(PeerId{2}).bytes.data() == first.bytes.data());
+  CHECK(out.transfers.size() == 101);
+  load(2);
+  CHECK(offered(PeerId{2}).bytes.data() != first.bytes.data());
+}
+
 }  // namespace gv

@@ -2,8 +2,10 @@
 // source fails.
 #include <catch2/catch.hpp>
 #include <limits>
+#include <optional>
 #include <span>
 #include <variant>
+#include <vector>
 
 #include "tests/consensus/exchange_driver.hpp"
 
@@ -140,6 +142,40 @@ TEST_CASE("a source that stalls or refuses is replaced by the next") {
   network.advance(120s);
   REQUIRE(network.at(2).fetched);
   CHECK(network.at(2).fetched->values == constant(2));
+}
+
+TEST_CASE("a source with which a download would take very long is replaced but only a few times") {
+  constexpr std::size_t size = 1000;
+  Downloads fetch(peer(0), 1, {.layout_hash = 7, .elements = size});
+  const std::vector<float> model(size, 1);
+  Effects out;
+  Time now{1s};
+  fetch.want(now, {peer(1), peer(2), peer(3), peer(4), peer(5)}, out);
+  TransferId last;
+  // All sources have the same model, and send each block just in time.
+  while (fetch.is_waiting()) {
+    const PeerId source = *fetch.download.source();
+    const auto& request = std::get<StateRequest>(out.messages.back().message);
+    if (request.id != last) {
+      last = request.id;
+      fetch.receive(now, source,
+                    TransferAccepted{.id = last,
+                                     .layout_hash = 7,
+                                     .elements = size,
+                                     .version = version_of(1),
+                                     .offset = request.offset},
+                    nullptr, out);
+    }
+    now += 4s;
+    const std::uint64_t at = fetch.download.received();
+    const auto block = std::as_bytes(std::span(model)).subspan(at, sizeof(float));
+    fetch.receive_block(now, source, {last, at, block}, out);
+  }
+  CHECK(count_of<FetchSourceLost>(out.facts, Reason::timed_out) == 3);
+  const std::optional<DownloadedModel> arrived = fetch.take_model();
+  REQUIRE(arrived);
+  CHECK(arrived->source == peer(4));
+  CHECK(arrived->values == model);
 }
 
 TEST_CASE("without any source the download fails after a bounded number of rounds") {

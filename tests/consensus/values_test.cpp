@@ -100,7 +100,7 @@ struct AuditedPeer {
     }
   }
   void note(PeerId from, std::uint64_t at, std::uint64_t fingerprint) {
-    if (const auto found = audit.tell(from, at, fingerprint)) odd = *found;
+    if (const auto found = audit.tell(from, at, fingerprint)) odd = found->odd;
   }
 };
 

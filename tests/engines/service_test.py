@@ -1,5 +1,6 @@
 """The unit for systemd, with this test as the service manager: what it starts, hears and ends."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -35,7 +36,7 @@ class ServiceTest(EngineTest):
         self.manager.bind(str(self.folder / "notify"))
         self.manager.settimeout(LIMIT_S)
 
-    def setting(self, name):
+    def setting(self, name, options="--listen 127.0.0.1:0"):
         """The words of a setting of the unit, with all places below the folder of this test."""
         text = UNIT.read_text().replace("\\\n", " ")
         (value,) = [
@@ -48,12 +49,12 @@ class ServiceTest(EngineTest):
             "%d": self.etc,
             "%i": "vine",
             "/usr/bin/grapevine": BINARY,
-            "$GRAPEVINE_OPTIONS": "--listen 127.0.0.1:0",
+            "$GRAPEVINE_OPTIONS": options,
         }.items():
             value = value.replace(place, str(here))
         return value
 
-    def test_a_peer_of_the_unit_says_when_it_is_ready_and_when_it_stops(self):
+    def start(self):
         subprocess.run(shlex.split(self.setting("ExecStartPre")), check=True, timeout=LIMIT_S)
         peer = subprocess.Popen(
             shlex.split(self.setting("ExecStart")), cwd=self.state,
@@ -62,6 +63,25 @@ class ServiceTest(EngineTest):
         )  # fmt: skip
         self.addCleanup(peer.communicate)
         self.addCleanup(peer.kill)
+        return peer
+
+    def test_a_manager_whose_queue_is_full_at_first_learns_later_that_a_peer_is_ready(self):
+        waiting = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                # Every message has a socket of its own, because a socket's own buffer is limited too.
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+                    other.setblocking(False)
+                    other.sendto(b"STATUS=busy", str(self.folder / "notify"))
+                waiting += 1
+        self.start()
+        self.wait_for_steps(0)  # By then the peer has tried to tell the manager.
+        for _ in range(waiting):
+            self.assertEqual(self.manager.recv(100), b"STATUS=busy")
+        self.assertEqual(self.manager.recv(100), b"READY=1")
+
+    def test_a_peer_of_the_unit_says_when_it_is_ready_and_when_it_stops(self):
+        peer = self.start()
         self.assertEqual(self.manager.recv(100), b"READY=1")
         # It serves its status, so it is ready indeed.
         self.assertIsNotNone(self.status(0))
@@ -84,6 +104,22 @@ class ServiceTest(EngineTest):
             shlex.split(self.setting("ExecStart")), capture_output=True, timeout=LIMIT_S
         )
         self.assertEqual(str(peer.returncode), self.setting("RestartPreventExitStatus"))
+
+    def test_a_peer_accepts_the_options_in_the_comment_of_the_unit(self):
+        def said(options):
+            """What a peer with these options and a wrong config says before it starts anything."""
+            words = shlex.split(self.setting("ExecStart", options))
+            return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S).stderr
+
+        (self.etc / "run.toml").write_text("[run]\nno_such_setting = 1\n")
+        subprocess.run(shlex.split(self.setting("ExecStartPre")), check=True, timeout=LIMIT_S)
+        (options,) = re.findall(r"^#.* GRAPEVINE_OPTIONS=(.*)$", UNIT.read_text(), re.MULTILINE)
+        self.assertIn("--listen", options)
+        self.assertIn("no_such_setting", said(options))
+        for option in ("--listen", "--advertise", "--join"):
+            self.assertNotIn(option, said(options))
+        # The peer does look at the options.
+        self.assertIn("--listen: ", said("--listen 0.0.0.0:7000"))
 
 
 class SystemdUnitTest(FolderTest):

@@ -26,11 +26,6 @@ std::vector<Bytes> config_seeds() {
   for (const NamedAlgorithm& algorithm : named_algorithms()) {
     found.push_back(bytes_of(algorithm.settings));
   }
-  // The parser and its tables recurse once for each part of a key, which may exhaust the stack.
-  std::string parts;
-  for (int i = 0; i < 1500; ++i) parts += "a.";
-  found.push_back(bytes_of(parts + "b = 1"));
-  found.push_back(bytes_of("[" + parts + "b]"));
   return found;
 }
 

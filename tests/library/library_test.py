@@ -66,6 +66,9 @@ class LibraryTest(unittest.TestCase):
         others = [line for line in shown if line and " T " not in line and " A " not in line]
         self.assertEqual(others, [])
 
+    def test_it_stays_loaded_because_a_lookup_of_a_name_may_outlive_its_peer(self):
+        self.assertIn("NODELETE", run("readelf", "-d", _library.library()._name).stdout)
+
     def test_it_brings_no_openmp_runtime(self):
         needed = run("ldd", _library.library()._name).stdout
         self.assertNotIn("gomp", needed)
@@ -106,6 +109,16 @@ class RefusalTest(FolderTest):
         self.assertIn("no mean", self.refused(ValueError, None, {"w": array.array("q", [1])}))
         self.assertIn("at least one", self.refused(ValueError, None, {}))
         self.assertIn("is empty", self.refused(ValueError, None, {"w": array.array("f")}))
+
+    def test_counts_that_are_below_zero_or_not_whole(self):
+        x = array.array("f", [1])
+        for name in ("samples", "all_samples", "wait_for", "lane_port", "rank", "ranks"):
+            with self.subTest(name):
+                given = {"cohort": "secret"} if name.startswith("rank") else {}
+                why = self.refused(ValueError, None, x, **given, **{name: -1})
+                self.assertIn(f"{name} must be at least 0, not -1", why)
+                why = self.refused(TypeError, None, x, **given, **{name: 2.5})
+                self.assertIn(f"{name} must be a whole number, not 2.5", why)
 
     def test_two_tensors_of_one_name(self):
         x = array.array("f", [1, 2])
@@ -160,14 +173,14 @@ class AloneTest(FolderTest):
         self.authorized = self.make_keys(2)
         self.config = self.write("run.toml", ALONE)
 
-    def join(self, x, number=0, **more):
+    def join(self, x, number=0, listen="127.0.0.1:0", **more):
         return grapevine.join(
             self.config,
             {"x": x},
             key=self.folder / f"peer-{number}" / "key",
             authorized=self.authorized,
             folder=self.folder / f"run-{number}",
-            listen="127.0.0.1:0",
+            listen=listen,
             shard="0/1",
             **more,
         )
@@ -248,8 +261,15 @@ class AloneTest(FolderTest):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertTrue(vine.step())
 
-    def test_a_child_made_by_fork_does_not_keep_the_folder(self):
-        vine = self.join(array.array("f", [0.0] * 4))
+    def test_a_child_made_by_fork_keeps_neither_the_folder_nor_the_ports(self):
+        with socket.socket() as links, socket.socket() as lanes:
+            for free in (links, lanes):
+                free.bind(("127.0.0.1", 0))
+            ports = {
+                "listen": "127.0.0.1:%d" % links.getsockname()[1],
+                "lane_port": lanes.getsockname()[1],
+            }
+        vine = self.join(array.array("f", [0.0] * 4), **ports)
         ours, childs = os.pipe()
         child = os.fork()
         if child == 0:
@@ -259,7 +279,7 @@ class AloneTest(FolderTest):
         os.close(ours)
         try:
             vine.leave()
-            self.join(array.array("f", [0.0] * 4)).leave()
+            self.join(array.array("f", [0.0] * 4), **ports).leave()
         finally:
             os.close(childs)
             os.waitpid(child, 0)
@@ -460,7 +480,7 @@ class InterruptedTest(FolderTest):
     def test_a_call_that_ctypes_refuses_leaves_nothing_pending(self):
         gradient = array.array("f", [1.0] * 4)
         with self.join(array.array("f", [0.0] * 4)) as vine:
-            unchecked = unittest.mock.patch.object(grapevine._vine, "_count", lambda samples: samples)
+            unchecked = unittest.mock.patch.object(grapevine._vine, "count_of", lambda value, _: value)
             with unchecked, self.assertRaises(ctypes.ArgumentError):
                 vine.reduce({"x": gradient}, samples=2.0)
             gradient[:] = array.array("f", [9.0] * 4)

@@ -91,6 +91,13 @@ TEST_CASE("a connection on which much comes without a message is ended") {
   CHECK(connections.size() == 0);
 }
 
+TEST_CASE("32 MiB may come without a message on one connection and 128 MiB on all together") {
+  // SECURITY.md states these limits.
+  const LinkConnections::Options usual;
+  CHECK(usual.bytes_max == 32 << 20);
+  CHECK(usual.bytes_max_in_all == 128 << 20);
+}
+
 TEST_CASE("the connection that a message came on is ended where that is asked for") {
   Pair pair;
   LinkConnections connections({});
@@ -159,6 +166,27 @@ TEST_CASE("of connections that have said nothing only as many stay as there are 
     connections.tick(Time{11s});
     return connections.size() == 0;
   }));
+}
+
+TEST_CASE("of connections on which too much comes in all only one is ended if that is enough") {
+  Watched watched;
+  LinkConnections connections({.bytes_max = 100000, .bytes_max_in_all = 100000});
+  connections.listens_at(watched.port());
+  for (std::size_t number = 0; number < 2; ++number) {
+    connections.opened(watched.open(), Time{});
+    connections.heard(watched.pass_on(number), sender);
+  }
+  REQUIRE(connections.tick(Time{}).empty());
+  for (auto& other : watched.others) {
+    other.send(zmq::buffer(std::string(70000, 'x')), zmq::send_flags::none);
+  }
+  std::size_t ended = 0;
+  REQUIRE(eventually([&] {
+    ended += connections.tick(Time{}).size();
+    return ended > 0;
+  }));
+  CHECK(ended == 1);
+  CHECK(connections.size() == 1);
 }
 
 TEST_CASE("a socket that has the descriptor of a connection that has ended is left alone") {

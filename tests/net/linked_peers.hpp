@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -39,6 +40,7 @@ class LinkedPeers {
     std::vector<Message> messages;
     std::vector<Fact> facts;
     std::vector<PeerId> refused;
+    std::function<void(PeerId)> on_lost = [](PeerId) {};
     std::vector<PeerId> relays;
     std::set<PeerId> dialled_directly;  ///< Peers that asked for a relay and were dialled instead.
     std::set<PeerId> can_be_dialled;
@@ -105,7 +107,7 @@ class LinkedPeers {
                                const Block& block) { sides_[i].received += block.bytes.size(); },
             .place = {},
             .message = [this, i](const Envelope& e) { sides_[i].messages.push_back(e.message); },
-            .lost = [](PeerId) {},
+            .lost = [this, i](PeerId from) { sides_[i].on_lost(from); },
             .refused = [this, i](PeerId from) { sides_[i].refused.push_back(from); },
             .fact = [this, i](Fact fact) { sides_[i].facts.push_back(std::move(fact)); },
             .send_invite =

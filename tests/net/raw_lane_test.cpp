@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,6 +84,9 @@ class Lanes {
     std::vector<std::byte> bytes(sizeof header + content.size());
     std::memcpy(bytes.data(), &header, sizeof header);
     std::ranges::copy(content, bytes.begin() + sizeof header);
+    write(bytes);
+  }
+  void write(std::span<const std::byte> bytes) {
     REQUIRE(::send(raw->socket.native_handle(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
             static_cast<ssize_t>(bytes.size()));
   }
@@ -104,21 +108,29 @@ class Lanes {
   std::vector<std::string> unsound;
   std::size_t messages = 0;
   std::size_t blocks = 0;
+  std::function<std::span<std::byte>(std::uint64_t number)> place;
+  std::vector<std::uint64_t> numbers;  ///< The numbers of the blocks that arrived.
 
  private:
   BulkLanes::Callbacks callbacks() {
-    return {.block = [this](PeerId, const Block&) { ++blocks; },
-            .place = {},
-            .message = [this](const Envelope&) { ++messages; },
-            .lost = [](PeerId) {},
-            .refused = [](PeerId) {},
-            .fact = [this](Fact fact) { facts.push_back(std::move(fact)); },
-            .send_invite = [](PeerId, const LaneInvite&) { return false; },
-            .unsound =
-                [this](PeerId from, const std::string& why) {
-                  CHECK(from == partner);
-                  unsound.push_back(why);
-                }};
+    return {
+        .block =
+            [this](PeerId, const Block& block) {
+              ++blocks;
+              numbers.push_back(block.id.number);
+            },
+        .place = [this](PeerId, const TransferId& id, std::uint64_t,
+                        std::size_t) { return place ? place(id.number) : std::span<std::byte>(); },
+        .message = [this](const Envelope&) { ++messages; },
+        .lost = [](PeerId) {},
+        .refused = [](PeerId) {},
+        .fact = [this](Fact fact) { facts.push_back(std::move(fact)); },
+        .send_invite = [](PeerId, const LaneInvite&) { return false; },
+        .unsound =
+            [this](PeerId from, const std::string& why) {
+              CHECK(from == partner);
+              unsound.push_back(why);
+            }};
   }
 
   std::uint64_t lane_ = 0;
@@ -196,6 +208,40 @@ TEST_CASE("another lane gives a peer no more messages") {
   lanes.write(RecordKind::message, message);
   CHECK(lanes.until([&] { return !lanes.unsound.empty(); }));
   CHECK(lanes.messages == 10);
+}
+
+TEST_CASE("a block whose memory is taken back while it comes is left out, and the next one comes") {
+  Lanes lanes(no_limit);
+  std::vector<std::byte> wanted(30'000);
+  std::vector<std::byte> bytes(sizeof(RecordHeader) + wanted.size(), std::byte{1});
+  const auto set_number = [&](std::uint64_t number) {
+    const RecordHeader header{.length = static_cast<std::uint32_t>(wanted.size()),
+                              .number = number};
+    std::memcpy(bytes.data(), &header, sizeof header);
+  };
+  bool is_taken_back = false;
+  std::size_t asked = 0, asked_in_vain = 0;
+  lanes.place = [&](std::uint64_t number) -> std::span<std::byte> {
+    if (number == 2) return {};
+    ++(is_taken_back ? asked_in_vain : asked);
+    return is_taken_back ? std::span<std::byte>() : std::span(wanted);
+  };
+  const std::span<const std::byte> whole(bytes);
+  // The reader has placed the first half of the block before the other half is sent.
+  set_number(1);
+  lanes.write(whole.first(bytes.size() / 2));
+  REQUIRE(lanes.until([&] { return asked > 0 && wanted[wanted.size() / 3] == std::byte{1}; }));
+  is_taken_back = true;
+  std::ranges::fill(wanted, std::byte{});
+  lanes.write(whole.subspan(bytes.size() / 2));
+  set_number(2);
+  lanes.write(whole);
+  REQUIRE(lanes.until([&] { return !lanes.numbers.empty(); }));
+  CHECK(asked_in_vain > 0);
+  CHECK(lanes.numbers == std::vector<std::uint64_t>{2});
+  // From the moment at which it is taken back, its owner may use the memory for other things.
+  CHECK(std::ranges::all_of(wanted, [](std::byte byte) { return byte == std::byte{}; }));
+  CHECK(lanes.unsound.empty());
 }
 
 TEST_CASE("bytes on a lane that no peer sends count against it") {

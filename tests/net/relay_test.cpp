@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
+#include <utility>
 
 #include "net/pair_token.hpp"
 #include "net/relay_service.hpp"
@@ -174,6 +175,26 @@ TEST_CASE("a relayed lane gives way to a direct one as soon as there is a link",
   CHECK_FALSE(peers[0].lanes->relay_of(peer(2)));
   CHECK_FALSE(peers[2].lanes->relay_of(peer(0)));
   CHECK(peers[0].refused.empty());
+}
+
+TEST_CASE("a lane that begins again while other lanes give way does not give way", "[unit]") {
+  LinkedPeers peers(4, {1});
+  peers.link(1, 3);
+  peers[3].relays = {peer(1)};
+  meet_through_the_second(peers);
+  peers.send(0, 3, 1000);
+  REQUIRE(peers.until([&] { return peers[3].received == 1000; }));
+  bool is_first = true;
+  peers[0].on_lost = [&](PeerId lost) {
+    if (!std::exchange(is_first, false)) return;
+    const std::size_t other = lost == peer(2) ? 3 : 2;
+    peers[0].lanes->forget(peer(other));
+    peers.send(0, other, 1000);
+  };
+  // Both lanes are quiet soon, and then both give way in one turn.
+  peers[0].lanes->prefer_direct(peer(2));
+  peers[0].lanes->prefer_direct(peer(3));
+  CHECK(peers.until([&] { return peers[2].received + peers[3].received == 3000; }));
 }
 
 TEST_CASE("a relay is asked again where a direct lane cannot take its place", "[unit]") {

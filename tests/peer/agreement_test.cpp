@@ -390,6 +390,31 @@ TEST_CASE("assignments that are not those of a whole pipeline begin no generatio
   CHECK(in_groups.problem(generation).empty());
 }
 
+TEST_CASE("a peer that is named as a source can end a generation in which it takes no part",
+          "[unit]") {
+  const StagePlanner planner({1, 1}, 8, {});
+  const std::vector<PeerId> both = {PeerId{1}, PeerId{2}};
+  Agreement second(PeerId{2}, 0, {}, signer_of(PeerId{2}));
+  Effects out;
+  second.set_candidates(Time{}, {PeerId{1}, PeerId{2}, PeerId{3}, PeerId{4}});
+  const GenerationId ballot{.number = 1, .proposer = PeerId{1}};
+  const auto hear = [&](std::uint64_t from, const Message& message) {
+    second.receive(Time{}, PeerId{from}, message, planner, out);
+  };
+  hear(1, Propose{ballot});
+  hear(1, installed({.id = ballot,
+                     .order = both,
+                     .sources = both,
+                     .shares = {1, 1},
+                     .version = {},
+                     .assignments = {{0, PeerId{1}, PeerId{1}}, {1, PeerId{2}, PeerId{3}}}}));
+  REQUIRE(second.generation() != nullptr);
+  hear(4, EndGeneration{ballot, {PeerId{1}}});
+  CHECK(second.generation() != nullptr);
+  hear(3, EndGeneration{ballot, {PeerId{1}}});
+  CHECK(second.generation() == nullptr);
+}
+
 TEST_CASE("peers of a pipeline that all leave end at the newest version of which they have all",
           "[unit]") {
   const ModelVersion seventh{.step = 7, .samples = 7, .lineage = 7};

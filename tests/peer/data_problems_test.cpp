@@ -83,6 +83,30 @@ TEST_CASE("a model known by name that is too large is found at its own key", "[u
         "a.toml:3: model.hidden: the layer is too large; use fewer units\n");
 }
 
+TEST_CASE("a layer of any kind that no memory holds is found at its line", "[unit]") {
+  const DataFolder folder;
+  folder.write("a.txt", std::string(40'000, 'x'));
+  const std::string text = "[data]\nkind = \"text\"\nfolder = \"" + folder.path("") +
+                           "\"\ntrain_files = [\"a.txt\"]\ncontext = 8\n";
+  const std::string images =
+      "[data.generated]\nfeatures = 4\nside = 64\nsamples = 200\ntest_samples = 20\n";
+  const std::string list = "[model]\nkind = \"layers\"\n[[model.layers]]\n";
+  const std::string dense =
+      "[[model.layers]]\nunits = 256\nper_position = true\nkind = \"dense\"\n";
+  CHECK(with_data(text + list + "kind = \"embedding\"\nunits = 1000000\nvocabulary = 16777216\n" +
+                  dense)
+            .starts_with("a.toml:8: model.layers[0]: the layer is too large; "));
+  CHECK(with_data(text + list + "kind = \"embedding\"\nunits = 100000\nvocabulary = 256\n" +
+                  "[[model.layers]]\nheads = 4\nkind = \"attention\"\n" + dense)
+            .starts_with("a.toml:12: model.layers[1]: the layer is too large; "));
+  const std::string conv = "kind = \"conv2d\"\nunits = 1000000\nkernel = ";
+  CHECK(with_data(images + list + conv + "64\n")
+            .starts_with("a.toml:8: model.layers[0]: the layer is too large; "));
+  // This one has few weights, and more outputs than a sample may have.
+  CHECK(with_data(images + list + conv + "1\n")
+            .starts_with("a.toml:8: model.layers[0]: the layer is too large; "));
+}
+
 TEST_CASE("a last layer that answers at several places is found", "[unit]") {
   const auto found = [](const std::string& last) {
     return with_data(

@@ -72,7 +72,7 @@ TEST_CASE("an event log stays within its size and keeps the newest lines", "[uni
   for (std::uint64_t begun = 0; begun < 2; ++begun) {
     EventLog log(folder.options(40000));
     for (std::uint64_t step = 0; step < 2000; ++step) {
-      log.write(Time{}, ModelServed{.peer = PeerId{1}, .step = 2000 * begun + step});
+      log.write(Time{}, BudgetDone{.step = 2000 * begun + step});
       CHECK(folder.bytes() <= 40000);
     }
   }
@@ -128,6 +128,27 @@ TEST_CASE("a peer that is accused without end fills no log", "[unit]") {
   CHECK(lines[10].value("event", "") == "self_refuted");
   CHECK(lines[10].value("left_out", 0) == 990);
   CHECK_FALSE(lines[10].contains("peer"));
+}
+
+TEST_CASE("a peer that leaves and returns or downloads without end fills no log", "[unit]") {
+  const Folder folder;
+  EventLog log(folder.options());
+  const std::vector<Fact> caused = {
+      MemberLeft{.peer = PeerId{7}},  MemberReturned{.peer = PeerId{7}},
+      ModelServed{.peer = PeerId{7}}, LaneOpened{.peer = PeerId{7}},
+      LaneClosed{.peer = PeerId{7}},  UnsoundMessage{.peer = PeerId{7}}};
+  for (int i = 0; i < 1000; ++i) {
+    for (const Fact& fact : caused) log.write(Time{} + 1ms * i, fact);
+  }
+  CHECK(folder.lines().size() == 60 * caused.size());
+  CHECK(log.counts().of<ModelServed>() == 1000);
+  // The lines about other peers stay.
+  log.write(Time{} + 1s, ModelServed{.peer = PeerId{8}});
+  CHECK(folder.lines().size() == 60 * caused.size() + 1);
+  log.write(Time{} + 61s, BudgetDone{});
+  const auto lines = folder.lines();
+  REQUIRE(lines.size() == 61 * caused.size() + 2);
+  CHECK(lines[lines.size() - 2].value("left_out", 0) == 940);
 }
 
 TEST_CASE("events that cannot be written are warned of once and counted when there is space",

@@ -240,6 +240,48 @@ TEST_CASE("a hostile peer that preempts every ballot and ends every generation i
   CHECK(table.seconds_together - before > 0.8 * 60);
 }
 
+TEST_CASE("a hostile peer that restarts in every generation leaves the others most of their time",
+          "[unit]") {
+  const std::vector<std::uint64_t> witnesses =
+      GENERATE(std::vector<std::uint64_t>{2}, std::vector<std::uint64_t>{1, 2, 3});
+  Table table(3);
+  table.answer = promise;
+  const auto is_in = [&](std::uint64_t id) {
+    return std::ranges::binary_search(table.together(id), hostile);
+  };
+  // True if all honest peers of the third peer's generation are in it.
+  const auto works = [&] {
+    const std::vector<PeerId> together = table.together(3);
+    return !together.empty() && std::ranges::all_of(together, [&](PeerId peer) {
+      return peer == hostile || table.together(static_cast<std::uint64_t>(peer)) == together;
+    });
+  };
+  int worked = 0;
+  for (int i = 0; i < 600; ++i) {
+    for (const std::uint64_t id : witnesses) {
+      if (is_in(id)) table.disturb(id, {hostile});
+    }
+    worked += works();
+    // Admit the hostile peer again as soon as no peer refuses it.
+    const bool is_free = std::ranges::none_of(
+        witnesses, [&](std::uint64_t id) { return table.at(id).refuses(hostile); });
+    if (is_free && works() && !is_in(3)) table.disturb(3);
+    table.run_for(100ms);
+  }
+  CHECK(worked > 0.5 * 600);
+}
+
+TEST_CASE("a peer that is lost every two seconds takes part again each time", "[unit]") {
+  Table table(3);
+  table.answer = promise;
+  table.disturb(1);
+  for (int i = 0; i < 60; ++i) {
+    REQUIRE(table.together(1) == std::vector{PeerId{1}, PeerId{2}, PeerId{3}, hostile});
+    table.disturb(1, {hostile});
+    table.run_for(2s);
+  }
+}
+
 TEST_CASE("a hostile peer that ends no ballot leaves the others half of their time", "[unit]") {
   const bool answers = GENERATE(true, false);
   const Duration every = GENERATE(100ms, 1000ms, 2000ms, 3000ms);

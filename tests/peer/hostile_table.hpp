@@ -54,10 +54,10 @@ class Table {
     deliver();
   }
 
-  /// Peer `id` ends the generation and blames no peer.
-  void disturb(std::uint64_t id) {
+  /// Peer `id` ends the generation and blames these peers.
+  void disturb(std::uint64_t id, const std::vector<PeerId>& blamed = {}) {
     Effects out;
-    at(id).disturb(now, {}, out);
+    at(id).disturb(now, blamed, out);
     carry_out(PeerId{id}, out);
     run_for({});
   }

@@ -3,6 +3,8 @@
 #include "peer/config/node_options.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <tuple>
@@ -132,6 +134,17 @@ TEST_CASE("a pipeline has a common budget if its time may be over before its run
   CHECK(budget(std::uint64_t{1} << 60) <= std::uint64_t{1} << 62);
   config.run.wall = {};
   CHECK(budget(7) == 0);
+}
+
+TEST_CASE("epochs of more samples than can be counted are a budget of the most samples", "[unit]") {
+  constexpr std::uint64_t all_data = std::numeric_limits<std::uint64_t>::max();
+  constexpr std::uint64_t most = std::uint64_t{1} << 62;
+  Config config = sound("[run]\nepochs = 100000\n[train]\nbatch = 64\n");
+  CHECK(swarm_budget(config, all_data) == most);
+  CHECK(steps_of(config, all_data) == most / 64);
+  config.run.epochs = 0.01;
+  CHECK(swarm_budget(config, 1000) == 10);
+  CHECK(swarm_budget(config, 10) == 1);
 }
 
 TEST_CASE("a pipeline with a target has a budget, tests, and a sitting after a run at most",

@@ -1,6 +1,7 @@
 // All-reduce peers as real processes that are killed, stopped and restarted, even all at once. The
 // survivors continue and hold the same bits.
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -106,6 +107,29 @@ double seconds_since(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
+/// Allows this thread, and the processes that it starts, only the first `count` of its processors.
+/// So peers fill their processors on a machine of any size.
+class FewProcessors {
+ public:
+  explicit FewProcessors(int count) {
+    if (::sched_getaffinity(0, sizeof before_, &before_) != 0) return;
+    cpu_set_t few = before_;
+    for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+      if (CPU_ISSET(processor, &before_) && --count < 0) CPU_CLR(processor, &few);
+    }
+    is_changed_ = ::sched_setaffinity(0, sizeof few, &few) == 0;
+  }
+  ~FewProcessors() {
+    if (is_changed_) ::sched_setaffinity(0, sizeof before_, &before_);
+  }
+  FewProcessors(const FewProcessors&) = delete;
+  FewProcessors& operator=(const FewProcessors&) = delete;
+
+ private:
+  cpu_set_t before_{};
+  bool is_changed_ = false;
+};
+
 /// Formats durations as "N NAME: median, 90 and 99 % and the worst".
 std::string figures(const std::string& name, std::vector<double> all) {
   std::ranges::sort(all);
@@ -168,10 +192,13 @@ TEST_CASE("one that is started again takes the others' state and ends with their
 
 TEST_CASE("neighbours in lockstep keep to one processor until they cannot be divided evenly",
           "[process]") {
-  const std::size_t processors = Processors().count();
-  // The test needs at least two processors, and few enough for peers to fill them all.
-  if (processors < 2 || processors > 8) return;
-  const std::size_t peers = 2 * processors;
+  constexpr std::size_t processors = 2;
+  const FewProcessors allowed(processors);
+  if (Processors().count() != processors) {
+    WARN("peers are pinned where there are at least two processors; skipped");
+    return;
+  }
+  constexpr std::size_t peers = 2 * processors;
   Swarm swarm(peers, lockstep(100000000));
   swarm.start_all();
   // Checks that each peer has one processor, which it shares only with its neighbour in the order.

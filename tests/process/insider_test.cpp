@@ -118,7 +118,15 @@ TEST_CASE("a message of many parts does not fill the memory of a peer", "[proces
   CHECK(has_event_about(swarm, 0, "unsound_message", "peer-2"));
   CHECK(swarm.exchanges_go_on(0));
   INFO(before << " MiB before, " << peak_mib() << " MiB at most");
-  CHECK(peak_mib() < before + 300);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t most = 300;  // The address sanitiser keeps up to 256 MiB of freed memory.
+#else
+  // 32 MiB on the link, and 16 MiB that ZeroMQ may queue. The peer looks only every tenth of a
+  // second, in which a fast connection brings some more; the rest is for what the peer does
+  // besides.
+  constexpr std::size_t most = 32 + 16 + 64;
+#endif
+  CHECK(peak_mib() < before + most);
 }
 
 TEST_CASE("a setting in a hello does nothing to the terminal and little to the log", "[process]") {

@@ -402,7 +402,10 @@ TEST_CASE("doctor hears from a live peer which of its ports a router keeps close
   };
   CHECK(lines("dialled back") == std::vector<std::string>{"ok", "ok"});
   CHECK(lines("lane speed") == std::vector<std::string>{"ok"});
-  if (!hosts.let_none_in(2)) return;
+  if (!hosts.let_none_in(2)) {
+    WARN("ports are closed by nftables; the rest is skipped");
+    return;
+  }
   CHECK(lines("dialled back") == std::vector<std::string>{"error", "error"});
 }
 

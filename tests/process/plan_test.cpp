@@ -176,6 +176,15 @@ TEST_CASE("a plan of a bad config or a cut that does not fit is refused", "[proc
   CHECK(plan(config_text("pipeline", three_stages), {"--peers", "0"}).exit_code == 2);
 }
 
+TEST_CASE("a plan for speeds or links that are no numbers is refused", "[process]") {
+  for (const char* option : {"--speeds", "--bandwidth", "--latency"}) {
+    const Planned planned = plan(config_text("pipeline", three_stages), {option, "nan"});
+    INFO(planned.output);
+    CHECK(planned.exit_code == 2);
+    CHECK(has(planned.output, std::string(option) + ": Value nan not in range"));
+  }
+}
+
 TEST_CASE("a cut keeps to the memory that a stage may need, and says what would do", "[process]") {
   // Because of the wide layer, stages of equal work and stages of equal memory have different cuts.
   const auto with = [](const std::string& limit) {

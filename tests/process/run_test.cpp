@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
@@ -136,6 +138,35 @@ TEST_CASE("launch ends its peers in order when the reader of its output goes awa
   }
 }
 
+TEST_CASE("launch on hosts ends its peers in order when the reader of its output goes away",
+          "[process]") {
+  TemporaryFolder folder;
+  const std::filesystem::path root = folder.path();
+  std::ofstream(root / "config.toml") << endless_config();
+  std::ofstream(root / "hosts") << "one\ntwo\n";
+  // In place of ssh, this script prints lines until its input ends. The sixth argument is the host.
+  std::ofstream(root / "ssh") << "#!/bin/sh\nyes step &\ncat >/dev/null\nkill $!\n: >\"$0.$6\"\n";
+  std::filesystem::permissions(root / "ssh", std::filesystem::perms::owner_all);
+  Reader reader(root / "output");
+  std::vector<std::string> command = reader.prefix();
+  for (const std::string& argument :
+       {grapevine_binary(), std::string("launch"), (root / "config.toml").string(),
+        std::string("--hosts"), (root / "hosts").string(), std::string("--ssh"),
+        (root / "ssh").string()}) {
+    command.push_back(argument);
+  }
+  ChildProcess launch(command, root / "log");
+  REQUIRE(eventually([&] { return reader.has_read_something(); }, 60s));
+  reader.go_away();
+  std::optional<Ending> ending;
+  REQUIRE(eventually([&] { return ending || (ending = launch.ending()).has_value(); }, 60s));
+  CHECK(to_string(*ending) == "exit code 0");
+  for (const char* host : {"one", "two"}) {
+    INFO(host);
+    CHECK(std::filesystem::exists(root / ("ssh." + std::string(host))));
+  }
+}
+
 TEST_CASE("one peer alone trains bit for bit like the serial trainer", "[process]") {
   Swarm swarm(1, short_run("period_steps = 8\n"));
   swarm.start(0);
@@ -256,6 +287,59 @@ TEST_CASE("a peer that resumes with another optimiser is refused and its checkpo
   CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
   CHECK(read_text(swarm.folder(0) / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") ==
         before);
+}
+
+TEST_CASE("a start that is refused leaves the folder of a finished run as it was", "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  swarm.start(0);
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  const std::filesystem::path folder = swarm.folder(0);
+  const auto newest = folder / "checkpoints" / "step-0000000400.safetensors";
+  std::ofstream(folder / "settings_revision") << "of the finished run";
+  const std::string model = read_text(newest), result = read_text(folder / "result.json");
+  REQUIRE_FALSE(model.empty());
+  REQUIRE_FALSE(result.empty());
+  const auto is_unchanged = [&] {
+    return read_text(newest) == model && read_text(folder / "result.json") == result &&
+           read_text(folder / "settings_revision") == "of the finished run" &&
+           !std::filesystem::exists(folder / "earlier-1");
+  };
+  asio::io_context io;
+  const asio::ip::tcp::acceptor other(io, {asio::ip::make_address("127.0.0.1"), 0});
+  const std::string taken = "127.0.0.1:" + std::to_string(other.local_endpoint().port());
+  swarm.start(0, {.listen = taken});
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 2);
+  CHECK_THAT(swarm.output(0), Catch::Contains(taken + ": cannot listen there"));
+  CHECK(is_unchanged());
+
+  const std::string config = read_text(swarm.config_file());
+  std::ofstream(swarm.config_file()) << "[data]\nkind = \"csv\"\nfolder = \"/nowhere\"\n";
+  swarm.start(0);
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 2);
+  CHECK(is_unchanged());
+
+  // A start that is not refused begins a new run.
+  std::ofstream(swarm.config_file()) << config;
+  swarm.start(0);
+  CHECK(swarm.wait_for_end(0, 60s).exit_code == 0);
+  CHECK(read_text(folder / "earlier-1" / "checkpoints" / "step-0000000400.safetensors") == model);
+  CHECK_FALSE(std::filesystem::exists(folder / "settings_revision"));
+}
+
+TEST_CASE("a peer that resumes without a sound checkpoint says so and keeps the damaged ones",
+          "[process]") {
+  Swarm swarm(1, short_run("period_steps = 8\n"));
+  const auto checkpoints = swarm.folder(0) / "checkpoints";
+  swarm.start(0, {.extra = {"--resume"}});
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  CHECK_THAT(swarm.output(0), Catch::Contains(checkpoints.string() + " has no checkpoint"));
+  for (const auto& file : parameter_files(checkpoints)) std::filesystem::resize_file(file, 100);
+  const std::size_t damaged = parameter_files(checkpoints).size();
+  REQUIRE(damaged > 0);
+  swarm.start(0, {.extra = {"--resume"}});
+  REQUIRE(swarm.wait_for_end(0, 60s).exit_code == 0);
+  CHECK_THAT(swarm.output(0), Catch::Contains("no sound checkpoint in " + checkpoints.string()));
+  CHECK(parameter_files(swarm.folder(0) / "earlier-1" / "checkpoints").size() == damaged);
 }
 
 TEST_CASE("a peer without an answer at --join ends without a step", "[process]") {

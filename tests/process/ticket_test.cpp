@@ -384,6 +384,23 @@ TEST_CASE("a name that is taken and ports and folders that cannot be used are to
   CHECK(std::ranges::count(said, '\n') == 1);
 }
 
+TEST_CASE("a guest that could not write its certificates is admitted again with the same ticket",
+          "[process]") {
+  TicketRun run;
+  run.create({"--uses", "1"});
+  const std::string ticket = run.first_ticket();
+  // This folder has the name of the temporary file, so the certificates cannot be written.
+  const std::filesystem::path obstacle = run.root() / "second" / "swarm" / "certificates.new";
+  std::filesystem::create_directories(obstacle);
+  run.join("second", ticket);
+  CHECK(run.exit_code("second") == 2);
+  CHECK(run.says("second", "cannot be written; free some space on that disk"));
+  CHECK(run.says("second", "start again with the same folder"));
+  std::filesystem::remove(obstacle);
+  run.join("second", ticket);
+  CHECK(run.are_together({"first", "second"}));
+}
+
 TEST_CASE("a first peer that starts again prints no ticket while an earlier one is good",
           "[process]") {
   TicketRun run;
@@ -543,6 +560,38 @@ TEST_CASE("a guest reads no file outside of its folder because the swarm's confi
   run.join("guest", ticket, {"--data", data.string()});
   CHECK(run.are_together({"first", "guest"}));
   CHECK(read_data_place(run.folder("guest")).folder == data.string());
+}
+
+TEST_CASE("after Ctrl-C the command of create and of join goes on at the saved step", "[process]") {
+  TicketRun run;
+  run.create();
+  const std::string ticket = run.first_ticket();
+  run.join("second", ticket);
+  REQUIRE(run.are_together({"first", "second"}));
+  run.first_listens = run.address("first");  // Like a command that names its port.
+  std::map<std::string, std::uint64_t> saved = {{"first", 0}, {"second", 0}};
+  for (auto& [name, step] : saved) {
+    REQUIRE(run.trains(name, 100));
+    run.signal(name, SIGINT);
+    CHECK(run.exit_code(name) == 0);
+    const auto checkpoints = run.root() / name / "checkpoints";
+    for (const auto& file : std::filesystem::directory_iterator(checkpoints)) {
+      step = std::max(step, std::stoul(file.path().filename().string().substr(5)));  // "step-7..."
+    }
+    CHECK(step >= 100);
+  }
+  run.create();
+  run.join("second", ticket);
+  for (const auto& [name, step] : saved) {
+    CHECK(run.trains(name, step + 1));
+    std::vector<std::uint64_t> resumed;
+    std::ifstream in(run.root() / name / "events.jsonl");
+    for (std::string line; std::getline(in, line);) {
+      if (line.find("\"resumed\"") == std::string::npos) continue;
+      resumed.push_back(nlohmann::json::parse(line).value("step", 0ULL));
+    }
+    CHECK(resumed == std::vector{step});
+  }
 }
 
 }  // namespace gv

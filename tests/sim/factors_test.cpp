@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,27 @@ struct FirstPeer : Watcher {
   }
   double bytes = 0;
   std::map<std::uint64_t, std::uint64_t> generations;  ///< Generation of each step, keyed by step.
+};
+
+/// Counts the bytes that all peers together send for the sum of each step. The order of the peers
+/// in a ring does not change this number.
+class BytesOfSteps : public Watcher {
+ public:
+  void on_effects(const Simulator&, PeerNumber, const NodeEffects& effects) override {
+    for (const Transfer& transfer : effects.transfers) {
+      const std::optional<PieceName> piece = piece_named(transfer.id);
+      if (!piece) continue;
+      std::size_t& in_generation = generations_[{piece->operation, transfer.id.session}];
+      in_generation += transfer.payload.bytes.size();
+      // If a generation ends during a sum, the next one makes this sum, and sends more of it.
+      std::size_t& most = of_steps[piece->operation];
+      most = std::max(most, in_generation);
+    }
+  }
+  std::map<std::uint64_t, std::size_t> of_steps;
+
+ private:
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> generations_;
 };
 
 /// Kills and restarts one of four peers, and stops another. All must end with the same model.
@@ -225,6 +247,36 @@ TEST_CASE("with sufficient factors nothing is lost and fewer bytes travel", "[si
   CHECK(few.bytes / all.bytes ==
         Approx((gathered / 2 + rest + 4) / (static_cast<double>(elements) + 4)).epsilon(0.02));
   CHECK(few.bytes < 0.6 * all.bytes);
+}
+
+TEST_CASE("factors of a layer are sent only while the growing batch makes them the smaller form",
+          "[sim][allreduce]") {
+  // With 2 samples of each of four peers, two layers are sent as factors. With 8 samples, the
+  // factors of every layer have more numbers than its weights.
+  constexpr std::uint64_t grows_at = 100;
+  SufficientRun run(4, 300);
+  for (TrainerSpec& spec : run.specs) spec.batch_max = 4 * spec.batch;
+  const auto bytes_of = [&](Simulator::Options options) {
+    options.node.course.work.growth = {.at = {grows_at * 4 * 2}, .factor = 4};
+    Simulator world(by_ring(std::move(options)), run.workloads());
+    BytesOfSteps bytes;
+    world.watch(bytes);
+    world.run(Time(10min));
+    CHECK(run.accuracy(world) > 0.8);
+    return bytes.of_steps;
+  };
+  const std::map<std::uint64_t, std::size_t> whole = bytes_of(run.options());
+  const std::map<std::uint64_t, std::size_t> factors = bytes_of(run.with_factors());
+  REQUIRE(whole.size() == run.steps);
+  REQUIRE(factors.size() == run.steps);
+  for (const auto& [step, bytes] : factors) {
+    INFO("step " << step << ": " << bytes << " bytes instead of " << whole.at(step));
+    if (step < grows_at) {
+      CHECK(10 * bytes < 6 * whole.at(step));
+    } else {
+      CHECK(bytes == whole.at(step));
+    }
+  }
 }
 
 TEST_CASE("sufficient factors follow shares that follow speed", "[sim][allreduce]") {

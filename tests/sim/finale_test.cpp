@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "consensus/membership/statement.hpp"
 #include "sim/virtual/disk.hpp"
 #include "tests/sim/ending.hpp"
 
@@ -54,13 +55,48 @@ TEST_CASE("a batch that grows works off the budget in fewer steps, and all end w
   CHECK(static_cast<double>(end.trained) <= 1.12 * wanted);
 }
 
+namespace {
+
+/// Records how many samples the peers' gradients are computed from.
+struct GradientSamples : Watcher {
+  void on_job(const Simulator&, PeerNumber peer, const Job& job) override {
+    const auto* gradient = first_of<task::ComputeGradient>(job.tasks);
+    if (gradient == nullptr || gradient->of_model) return;
+    of_steps[gradient->plan.sum.step][peer] = gradient->samples;
+  }
+  std::map<std::uint64_t, std::map<PeerNumber, std::size_t>> of_steps;  ///< By step and peer.
+};
+
+}  // namespace
+
 TEST_CASE("in lockstep a batch grows for all at the same step, also past a death", "[sim]") {
+  // A quarter of the budget takes a second, so one death is before the growth and one after it.
+  const Duration dies = GENERATE(as<Duration>{}, 500ms, 2s);
   Simulator::Options options = world_of(4, 200, Way::lockstep);
   SwarmWorkOptions& work = options.node.course.work;
   work.growth = {.at = {work.budget / 4}, .factor = 3};
-  Ending end(with(options, fault(FaultKind::kill, 2s, just(1))));
+  INFO("killed at " << seconds(dies) << " s");
+  Ending end(with(options, fault(FaultKind::kill, dies, just(1))));
+  GradientSamples samples;
+  end.world.watch(samples);
   end.run();
   CHECK(end.models({0, 2, 3}) == 1);
+  const auto grown = std::ranges::find_if(samples.of_steps, [](const auto& of_step) {
+    return std::ranges::any_of(of_step.second,
+                               [](const auto& of_peer) { return of_peer.second != batch; });
+  });
+  REQUIRE(grown != samples.of_steps.end());
+  CHECK(grown->second.size() == (dies < 1s ? 3U : 4U));
+  for (const auto& [step, of_peers] : samples.of_steps) {
+    for (const auto& [peer, count] : of_peers) {
+      INFO("step " << step << ", peer " << peer);
+      CHECK(count == (step < grown->first ? batch : 3 * batch));
+    }
+  }
+  // All peers together make 200 steps for the first quarter of the samples. For the rest they make
+  // 200 steps with three times as many samples. Without growth they would make twice as many steps.
+  CHECK(static_cast<double>(end.trained) >= 0.97 * end.budget_steps() / 2);
+  CHECK(static_cast<double>(end.trained) <= 1.04 * end.budget_steps() / 2);
 }
 
 TEST_CASE("a peer that is killed at any moment of the end leaves the others with one model",
@@ -471,6 +507,45 @@ TEST_CASE("a peer that the others believe dead when they end has their model soo
       CHECK(end.models({0, 1, 2}) == 1);
     }
   }
+}
+
+TEST_CASE("statements that peers signed at the end of an earlier run do not end this one",
+          "[sim]") {
+  const Way way = GENERATE(Way::gossip, Way::rounds, Way::rounds_without_waiting);
+  INFO("way " << static_cast<int>(way));
+  Simulator::Options options = world_of(4, 200, way);
+  options.scenario.links = {every_link({.latency = 50ms})};
+  Ending end(options);
+  end.world.run(Time(1ms));  // No peer has heard from another one yet.
+  const std::uint64_t budget = options.node.course.work.budget;
+  PushPull kept;
+  for (const PeerNumber peer : {0, 1, 2}) {
+    Member member = end.world.peer(peer).node->membership().self();
+    member.version = 1000;
+    member.progress = {.step = 200,
+                       .phase = Phase::done,
+                       .work = WorkDone{.samples = budget / 4, .data = 1, .counted = budget}};
+    restate(member, end.world.signer(member.id));
+    kept.members.push_back(member);
+  }
+  for (const PeerNumber to : {0, 1, 2}) {
+    PushPull others = kept;
+    std::erase_if(others.members, [&](const Member& member) { return member.id == id_of(to); });
+    end.world.send_from_outside(id_of(3), to, others);
+  }
+  end.run();
+  CHECK(end.models({0, 1, 2, 3}) == 1);
+  CHECK(end.first_stop_s() >= 3.0);  // 200 steps of 20 ms take four seconds.
+}
+
+TEST_CASE("what a restarted peer states outranks all that it stated before", "[sim]") {
+  const Simulator::Options options =
+      with(world_of(3, 500), fault(FaultKind::kill, 1500ms, just(2), 1s));
+  Simulator world(options, learners(options));
+  world.run(Time(2600ms));
+  const Member* known = world.peer(0).node->membership().find(id_of(2));
+  REQUIRE(known != nullptr);
+  CHECK(known->incarnation >= 2500);  // The milliseconds at which it was started again.
 }
 
 TEST_CASE("a peer restarted after the end goes on from the common model and leaves", "[sim]") {

@@ -1,5 +1,4 @@
-// Faults that find no target are skipped with a reason. The tests use the event loop's clock and
-// start no process.
+// Faults that find no target are skipped with a reason, and the end of a fault ends what it did.
 #include "sim/local/injector.hpp"
 
 #include <asio/io_context.hpp>
@@ -9,8 +8,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
+
+#include "tests/temporary_folder.hpp"
 
 namespace gv {
 namespace {
@@ -87,6 +89,26 @@ TEST_CASE("a fault that is due after the end of the run is skipped once however 
   injection.run();
   CHECK(injection.skipped() ==
         "stop at 30 s (the run ended first)\npartition at 60 s (the run ended first)\n");
+}
+
+TEST_CASE("a slowed peer runs on as soon as its fault ends however long it was to stand still",
+          "[unit]") {
+  const TemporaryFolder folder;
+  asio::io_context io;
+  LaunchedPeer peer(io, 0, "peer-0", folder.path(), 1.0);
+  peer.start({"/bin/sleep", "0.3"});
+  // The program is stopped before it ends, for longer than a clock can count.
+  peer.slow(1, 1e-300);
+  CHECK(io.poll() == 0);
+  peer.slow_no_more(1);
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (peer.state() == LaunchedPeer::State::running &&
+         std::chrono::steady_clock::now() < deadline) {
+    io.restart();
+    io.run_for(1ms);
+    std::this_thread::yield();
+  }
+  CHECK(peer.state() == LaunchedPeer::State::ended);
 }
 
 }  // namespace gv

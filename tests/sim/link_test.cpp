@@ -129,6 +129,13 @@ TEST_CASE("a repeated segment is paid for twice and an overtaken one waits a lit
   CHECK(pace.backlog(Time(1s)) == 0s);
 }
 
+TEST_CASE("a link too slow to carry anything delivers never and not at once") {
+  LinkPace pace(Rng(1));
+  const LinkQuality quality{.latency = 10ms, .bandwidth = 1e-15};
+  for (int i = 0; i < 3; ++i) CHECK(pace.send(Time(1s), 100, quality, Time{}).due == never);
+  CHECK(pace.backlog(Time(1s)) == never - Time(1s));
+}
+
 TEST_CASE("nothing overtakes on one connection however uneven the delays") {
   LinkPace pace(Rng(3));
   const LinkQuality quality{.latency = 5ms, .jitter = 50ms, .loss = 0.1, .reorder = 0.3};

@@ -271,6 +271,30 @@ TEST_CASE("stages go on from their parts and the version is in the notes of each
   CHECK(std::ranges::equal(other->stage(1), replica->stage(1)));
 }
 
+TEST_CASE("a peer of a pipeline that has gone back leaves no checkpoint of a later step",
+          "[unit]") {
+  const TemporaryFolder folder;
+  const auto replica = staged();
+  replica->run({.tasks = {task::LoadStages{{{0, {}}, {1, {}}}, {}}}});
+  for (const std::uint64_t step : {5, 9}) {
+    replica->run({.version = {.step = step}, .tasks = {task::MoveTo{step}}});
+    REQUIRE(save_replica(folder.path(), *replica, {}, "").empty());
+  }
+  // The first stage is no longer this peer's, but its checkpoint of step 9 is abandoned as well.
+  replica->run({.version = {.step = 7}, .tasks = {task::MoveTo{7}, task::ReleaseStages{{0}}}});
+  REQUIRE(save_replica(folder.path(), *replica, {}, "").empty());
+  const auto names = [&](std::size_t stage) {
+    std::vector<std::string> names;
+    for (const auto& file : parameter_files(stage_folder(folder.path(), stage))) {
+      names.push_back(file.filename().string());
+    }
+    return names;
+  };
+  CHECK(names(0) == std::vector<std::string>{"step-0000000005.safetensors"});
+  CHECK(names(1) ==
+        std::vector<std::string>{"step-0000000007.safetensors", "step-0000000005.safetensors"});
+}
+
 TEST_CASE("a resumed peer of a pipeline knows how long the swarm has trained", "[unit]") {
   const TemporaryFolder folder;
   for (const std::uint64_t step : {5, 7, 9}) {

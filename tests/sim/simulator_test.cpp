@@ -302,6 +302,20 @@ TEST_CASE("any number of slow CPUs and fast clocks at once leaves time finite", 
   CHECK(last > Time(10s));
 }
 
+TEST_CASE("peers and links too slow to ever be done leave time running forwards", "[sim]") {
+  Simulator::Options options = small_world(3, 25);
+  options.scenario.speeds = {{.peers = just(1), .factor = 1e-12}};
+  options.scenario.links = {{.from = just(0), .to = just(2), .quality = {.bandwidth = 1e-15}}};
+  options.scenario.faults = {fault(FaultKind::kill, 2s, just(1), 1s)};
+  Simulator world(options, idle_peers(options));
+  Time last{};
+  while (world.step(Time(20s))) {
+    REQUIRE(world.now() >= last);
+    last = world.now();
+  }
+  CHECK(last > Time(10s));
+}
+
 TEST_CASE("a stopped peer told to leave does when it wakes and comes back when its time is over",
           "[sim]") {
   Simulator::Options options = small_world(3, 22);

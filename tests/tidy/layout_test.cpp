@@ -213,6 +213,25 @@ TEST_CASE("pure code reads no clock and starts no thread and draws no unseeded n
   CHECK(found.empty());
 }
 
+TEST_CASE("only certificates, tickets and doctor read a wall clock") {
+  // The host reads it for certificates and tickets, and to answer doctor.
+  const std::set<std::string> readers = {"cli/doctor/checks.cpp", "cli/doctor/live_exam.cpp",
+                                         "peer/host/host_swarm.cpp", "peer/host/swarm_start.cpp"};
+  const auto is_product = [](const std::string& path) {
+    return !path.starts_with("tests/") && !path.starts_with("bench/");
+  };
+  const auto found = lines_matching(
+      R"(system_clock|system_timer|file_clock|utc_clock|high_resolution_clock|gettimeofday|)"
+      R"(CLOCK_REALTIME|CLOCK_TAI|timespec_get|\btime\((nullptr|NULL|0|&))",
+      is_product);
+  INFO(listed(found));
+  std::set<std::string> files;
+  for (const Finding& finding : found) {
+    files.insert(finding.place.substr(0, finding.place.rfind(':')));
+  }
+  CHECK(files == readers);
+}
+
 TEST_CASE("consensus iterates over nothing whose order is not defined") {
   const auto found = lines_matching(
       "unordered_", [](const std::string& path) { return path.starts_with("consensus/"); });

@@ -545,4 +545,16 @@ TEST_CASE("a model that does not fit its input is a problem with the layer's num
   CHECK(found.front().reason.find("8x8") != std::string::npos);
 }
 
+TEST_CASE("a layer whose 2^64 weights would be counted as none is too large") {
+  constexpr std::size_t kernel = std::size_t{1} << 20;
+  const ModelSpec spec{.layers = {{.kind = LayerKind::conv2d,
+                                   .units = std::size_t{1} << 22,
+                                   .kernel = kernel,
+                                   .padding = kernel / 2}}};
+  const Problems found = problems(spec, {4, 1, 1});
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().place == "layers[0]");
+  CHECK(found.front().reason == "the layer is too large");
+}
+
 }  // namespace gv

@@ -41,6 +41,20 @@ std::filesystem::path optimizer_file(const std::filesystem::path& parameters) {
          (name.substr(0, name.size() - std::string_view(suffix).size()) + optimizer_suffix);
 }
 
+/// The name that an optimiser file gets while a save at the same step replaces it. The parameters
+/// of that step need it until they are replaced too.
+std::filesystem::path replaced_optimizer_file(const std::filesystem::path& parameters) {
+  return optimizer_file(parameters).string() + ".old";
+}
+
+void remove_pair(const std::filesystem::path& parameters) {
+  std::error_code ignored;
+  for (const std::filesystem::path& file :
+       {parameters, optimizer_file(parameters), replaced_optimizer_file(parameters)}) {
+    std::filesystem::remove(file, ignored);
+  }
+}
+
 /// The mark that both files of a save contain. It depends on the step and on all parameters, so
 /// that different saves have different marks.
 std::string pair_mark(std::span<const float> parameters, std::uint64_t step) {
@@ -74,6 +88,16 @@ std::string exact(double value) {
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
+/// Reads the optimiser file of parameters with this mark. A crash during a save at the same step
+/// can leave these parameters with the new optimiser file; their own one then has its other name.
+LoadedTensors read_state(const std::filesystem::path& parameters, const std::string& mark) {
+  LoadedTensors state = read_safetensors(optimizer_file(parameters));
+  if (state.problem.empty() && state.metadata[pair_key] == mark) return state;
+  LoadedTensors replaced = read_safetensors(replaced_optimizer_file(parameters));
+  const bool is_own = replaced.problem.empty() && replaced.metadata[pair_key] == mark;
+  return is_own ? replaced : state;
+}
+
 /// Reads one pair. Returns why it cannot be used, or an empty string. Sets `is_unfit` if the
 /// parameters could be read and only the layout is wrong.
 std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_of,
@@ -81,7 +105,7 @@ std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_
   LoadedParameters parameters = load_parameters(file, layout_of);
   is_unfit = parameters.is_sound && !parameters.problem.empty();
   if (!parameters.problem.empty()) return parameters.problem;
-  LoadedTensors state = read_safetensors(optimizer_file(file));
+  LoadedTensors state = read_state(file, parameters.metadata[pair_key]);
   if (!state.problem.empty()) return "its optimiser file: " + state.problem;
   if (parameters.metadata[pair_key] != state.metadata[pair_key]) {
     return "its optimiser file belongs to another checkpoint";
@@ -108,6 +132,22 @@ std::string load_pair(const std::filesystem::path& file, const LayoutOf& layout_
     checkpoint.optimizer.vectors.emplace_back(std::move(tensor.name), std::move(tensor.values));
   }
   return {};
+}
+
+/// Gives the two files of a save their names. A crash at any moment leaves the pair that had these
+/// names before, or the new one.
+std::string replace_pair(const std::filesystem::path& file, PreparedTensors& state,
+                         PreparedTensors& parameters) {
+  const std::filesystem::path replaced = replaced_optimizer_file(file);
+  std::error_code ignored;
+  // If an earlier save was cut short, the parameters still need the file under the other name.
+  if (std::filesystem::exists(file, ignored) && !std::filesystem::exists(replaced, ignored)) {
+    std::filesystem::rename(optimizer_file(file), replaced, ignored);
+  }
+  std::string problem = state.rename();
+  if (problem.empty()) problem = parameters.rename();
+  if (problem.empty()) std::filesystem::remove(replaced, ignored);
+  return problem;
 }
 
 }  // namespace
@@ -168,8 +208,8 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
     if (own->alpha > 0) place["alpha"] = exact(own->alpha);
     if (own->period > 0) place["period"] = exact(own->period);
   }
-  std::string problem = write_safetensors(optimizer_file(file), state, place);
-  if (!problem.empty()) return problem;
+  PreparedTensors new_state(optimizer_file(file), state, place);
+  if (!new_state.problem().empty()) return new_state.problem();
 
   std::vector<TensorView> tensors;
   for (const TensorSlot& slot : layout.slots()) {
@@ -177,18 +217,23 @@ std::string save_checkpoint(const std::filesystem::path& folder, const Layout& l
   }
   metadata["step"] = std::to_string(optimizer.step);
   metadata[pair_key] = mark;
-  problem = write_safetensors(file, tensors, metadata);
+  PreparedTensors new_parameters(file, tensors, metadata);
+  if (!new_parameters.problem().empty()) return new_parameters.problem();
+  const std::string problem = replace_pair(file, new_state, new_parameters);
   if (!problem.empty()) return problem;
 
-  // Only files up to this one count towards `keep`. Checkpoints of later steps may be torn or from
-  // another run, and must not push out the one just written.
+  remove_later_checkpoints(folder, optimizer.step);
   std::vector<std::filesystem::path> files = parameter_files(folder);
+  // Another file of this step must not push out the one just written.
   std::erase_if(files, [&](const auto& other) { return is_older(file, other); });
-  for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) {
-    std::filesystem::remove(files[i], error);
-    std::filesystem::remove(optimizer_file(files[i]), error);
-  }
+  for (std::size_t i = std::max<std::size_t>(1, keep); i < files.size(); ++i) remove_pair(files[i]);
   return {};
+}
+
+void remove_later_checkpoints(const std::filesystem::path& folder, std::uint64_t step) {
+  for (const std::filesystem::path& file : parameter_files(folder)) {
+    if (step_in(file) > step) remove_pair(file);
+  }
 }
 
 LoadedCheckpoint load_newest_checkpoint(const std::filesystem::path& folder, const Layout& layout) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -21,14 +22,19 @@ struct Checkpoint {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes step-NNNNNNNNNN.optimizer.safetensors and then step-NNNNNNNNNN.safetensors into `folder`
-/// (created if missing). In this order, a crash cannot leave a parameter file without its optimiser
-/// file. Then deletes all but the newest `keep` pairs (at least one) up to this step; pairs of
-/// later steps are kept. Returns the reason for a failure, or an empty string. After a failure,
-/// older checkpoints are untouched.
+/// Writes step-NNNNNNNNNN.optimizer.safetensors and step-NNNNNNNNNN.safetensors into `folder`
+/// (created if missing). Both are complete on the disk before the first gets its name, and the
+/// parameter file gets its name last, so that a crash cannot leave it without its optimiser file.
+/// Then deletes the pairs of later steps, and all but the newest `keep` pairs (at least one).
+/// Returns the reason for a failure, or an empty string. After a failure, a checkpoint that was
+/// there before can still be loaded, also one of this step, unless the new one can be.
 std::string save_checkpoint(const std::filesystem::path& folder, const Layout& layout,
                             std::span<const float> parameters, const OptimizerState& optimizer,
                             std::map<std::string, std::string> metadata, std::size_t keep);
+
+/// Deletes the checkpoints of steps after `step`. A replica that has gone back to `step` has
+/// abandoned them, and a later start must not take them for its newest ones.
+void remove_later_checkpoints(const std::filesystem::path& folder, std::uint64_t step);
 
 /// True if the file has the name of a checkpoint's parameter file.
 bool is_parameter_file(const std::filesystem::path& file);

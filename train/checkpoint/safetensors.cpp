@@ -339,11 +339,12 @@ std::string header_text(const std::vector<TensorView>& tensors,
   return text;
 }
 
-}  // namespace
-
-std::string write_safetensors(const std::filesystem::path& file,
-                              const std::vector<TensorView>& tensors,
-                              const std::map<std::string, std::string>& metadata, NumberType type) {
+/// Writes the contents of `file` to `temporary`, and syncs it. Returns the reason for a failure, or
+/// an empty string. After a failure there is no `temporary`.
+std::string write_temporary(const std::filesystem::path& file,
+                            const std::filesystem::path& temporary,
+                            const std::vector<TensorView>& tensors,
+                            const std::map<std::string, std::string>& metadata, NumberType type) {
   if (tensors.size() > tensors_in_file_max) {
     return file.string() + ": it would have more than " + std::to_string(tensors_in_file_max) +
            " tensors, and could not be read again";
@@ -364,7 +365,6 @@ std::string write_safetensors(const std::filesystem::path& file,
   }
   const std::uint64_t length = text.size();
 
-  const std::filesystem::path temporary = file.string() + "." + std::to_string(::getpid()) + ".tmp";
   NewFile out(temporary);
   if (!out.is_open()) return failed(temporary.string() + ": cannot be created");
   const bool written = out.write(&length, sizeof length) && out.write(text.data(), text.size()) &&
@@ -373,13 +373,39 @@ std::string write_safetensors(const std::filesystem::path& file,
                        });
   if (!written) return failed(temporary.string() + ": cannot be written");
   if (!out.sync_and_close()) return failed(temporary.string() + ": cannot be synced to disk");
-  if (::rename(temporary.c_str(), file.c_str()) != 0)
-    return failed(file.string() + ": cannot be renamed");
   out.keep();
-  if (!sync_folder(file.parent_path())) {
-    return failed(file.parent_path().string() + ": cannot be synced to disk");
+  return {};
+}
+
+}  // namespace
+
+PreparedTensors::PreparedTensors(std::filesystem::path file, const std::vector<TensorView>& tensors,
+                                 const std::map<std::string, std::string>& metadata,
+                                 NumberType type)
+    : file_(std::move(file)),
+      temporary_(file_.string() + "." + std::to_string(::getpid()) + ".tmp"),
+      problem_(write_temporary(file_, temporary_, tensors, metadata, type)) {}
+
+PreparedTensors::~PreparedTensors() {
+  if (!is_renamed_) ::unlink(temporary_.c_str());
+}
+
+std::string PreparedTensors::rename() {
+  if (::rename(temporary_.c_str(), file_.c_str()) != 0) {
+    return failed(file_.string() + ": cannot be renamed");
+  }
+  is_renamed_ = true;
+  if (!sync_folder(file_.parent_path())) {
+    return failed(file_.parent_path().string() + ": cannot be synced to disk");
   }
   return {};
+}
+
+std::string write_safetensors(const std::filesystem::path& file,
+                              const std::vector<TensorView>& tensors,
+                              const std::map<std::string, std::string>& metadata, NumberType type) {
+  PreparedTensors prepared(file, tensors, metadata, type);
+  return prepared.problem().empty() ? prepared.rename() : prepared.problem();
 }
 
 LoadedTensors read_safetensors(const std::filesystem::path& file) {

@@ -24,6 +24,31 @@ struct TensorView {
   std::span<const float> values;
 };
 
+/// A file of tensors that is complete on the disk, but only under a temporary name in its folder.
+/// The destructor removes it, unless rename() has replaced `file` with it.
+class PreparedTensors {
+ public:
+  /// Writes and syncs the temporary file, as write_safetensors() does.
+  PreparedTensors(std::filesystem::path file, const std::vector<TensorView>& tensors,
+                  const std::map<std::string, std::string>& metadata,
+                  NumberType type = NumberType::f32);
+  ~PreparedTensors();
+  PreparedTensors(const PreparedTensors&) = delete;
+  PreparedTensors& operator=(const PreparedTensors&) = delete;
+
+  /// Why the file could not be written; empty if it is complete.
+  const std::string& problem() const { return problem_; }
+  /// Replaces `file`, and syncs its folder. Call only if there is no problem. Returns the reason
+  /// for a failure, or an empty string.
+  std::string rename();
+
+ private:
+  std::filesystem::path file_;
+  std::filesystem::path temporary_;
+  std::string problem_;
+  bool is_renamed_ = false;
+};
+
 /// Writes `file` under a temporary name in its folder, syncs it, renames it and syncs the folder.
 /// Values are written as `type`: f32, f16 or bf16. Adds checksums (CRC-32) of header and data to
 /// the metadata. Returns the reason for a failure, or an empty string. After a failure, `file` is

@@ -52,7 +52,7 @@ class LayerNorm final : public Layer<T> {
   std::vector<RowStatistics<T>> statistics_;
 };
 
-/// A group norm or a batch norm of whole images, each of which is one strip. In training, a batch
+/// A group norm or a batch norm of whole images: each image is a single strip. In training, a batch
 /// norm uses the statistics of the batch; otherwise it uses the running statistics.
 template <class T>
 class ImageNorm final : public Layer<T> {

@@ -315,8 +315,7 @@ struct ConvolutionSizes {
         type(type_of(rounding_of(plan))),
         winograd(plan.spec.convolution == ConvolutionMethod::winograd) {}
 
-  /// These functions describe the results and the factors of products, by default in the layouts
-  /// that suit oneDNN.
+  /// Describe results and factors of products, by default in layouts that suit oneDNN.
   static memory::desc result(const memory::dims& dims) { return {dims, f32, tag::any}; }
   memory::desc factor(const memory::dims& dims, tag layout = tag::any) const {
     return {dims, type, layout};

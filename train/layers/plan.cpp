@@ -2,6 +2,7 @@
 #include "train/layers/plan.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <string_view>
@@ -16,6 +17,14 @@ namespace {
 
 /// A tensor with more elements than this counts as a mistake in the config.
 constexpr std::size_t elements_max = std::size_t{1} << 31;
+
+/// True if a tensor with these sides has at most `elements_max` elements. Their product is not
+/// computed, because it could overflow.
+bool fits(std::initializer_list<std::size_t> sides) {
+  std::size_t room = elements_max;
+  for (const std::size_t side : sides) room /= std::max<std::size_t>(side, 1);
+  return room > 0;
+}
 
 /// Ids are sent as floats, which hold all whole numbers up to this one exactly.
 constexpr std::size_t vocabulary_max = std::size_t{1} << 24;
@@ -84,6 +93,7 @@ class Planner {
     const bool rounds = spec.kind == LayerKind::dense || spec.kind == LayerKind::conv2d;
     if (rounds) layer.precision = precision_;
     if (!may_split(spec) || !resolve(layer)) return false;
+    if (!fits({layer.out[0], layer.out[1], layer.out[2]})) return refuse_size();
     layer.end = plan_.layout.size();
     into.push_back(std::move(layer));
     return true;
@@ -92,6 +102,10 @@ class Planner {
   bool refuse(std::string reason, std::string remedy) {
     problems_.push_back({place_, std::move(reason), std::move(remedy)});
     return false;
+  }
+
+  bool refuse_size(std::string remedy = "use fewer units") {
+    return refuse("the layer is too large", std::move(remedy));
   }
 
   bool may_split(const LayerSpec& spec) {
@@ -169,7 +183,7 @@ class Planner {
       case LayerKind::concat:
         return resolve_concat(layer);
       case LayerKind::clusters:
-        if (own.units == 0 || own.units > elements_max / elements(shape)) {
+        if (own.units == 0 || !fits({own.units, elements(shape)})) {
           return refuse("clusters need units: the number of centres", "set units to 10 or so");
         }
         add(layer, ".sums", {own.units, elements(shape)}, own.units, ".counts");
@@ -187,7 +201,7 @@ class Planner {
   bool resolve_kernel_features(LayerPlan& layer) {
     const LayerSpec& own = layer.spec;
     const bool is_even = own.units > 0 && own.units % 2 == 0;
-    if (!is_even || own.units > elements_max / elements(layer.in)) {
+    if (!is_even || !fits({own.units, elements(layer.in)})) {
       return refuse("kernel_features need units: an even number of outputs",
                     "set units to 512 or so");
     }
@@ -210,6 +224,9 @@ class Planner {
       return refuse("a convolution needs units and a kernel that fits its input of " +
                         std::to_string(shape[1]) + "x" + std::to_string(shape[2]),
                     "set units, kernel and a padding below the kernel");
+    }
+    if (!fits({own.units, shape[0], own.kernel, own.kernel})) {
+      return refuse_size("use fewer units or a smaller kernel");
     }
     if (own.convolution == ConvolutionMethod::automatic) {
       own.convolution = quickest_method(layer);
@@ -243,8 +260,7 @@ class Planner {
     }
     layer.out =
         own.per_position ? SampleShape{layer.rows, 1, own.units} : SampleShape{own.units, 1, 1};
-    if (own.units > elements_max / width)
-      return refuse("the layer is too large", "use fewer units");
+    if (!fits({own.units, width})) return refuse_size();
     if (!own.tied) {
       add(layer, ".weight", {own.units, width}, own.units);
       return true;
@@ -289,6 +305,9 @@ class Planner {
       return refuse("an embedding needs units and a vocabulary of 1 to 2^24",
                     "set units to the width and vocabulary to 256 for bytes");
     }
+    if (!fits({own.vocabulary, own.units}) || !fits({layer.in[0], own.units})) {
+      return refuse_size("use fewer units or a smaller vocabulary");
+    }
     const std::string name = new_name(own.kind);
     layer.out = {layer.in[0], 1, own.units};
     plan_.layout.add(name + ".tokens", {own.vocabulary, own.units});
@@ -307,6 +326,7 @@ class Planner {
     if (heads == 0 || width % heads != 0) {
       return refuse("heads must divide the width of " + std::to_string(width), "choose a divisor");
     }
+    if (!fits({3, width, width})) return refuse_size("use fewer units in the layer before it");
     const std::string name = new_name(layer.spec.kind);
     plan_.layout.add(name + ".qkv.weight", {3 * width, width});
     layer.bias = plan_.layout.size();
@@ -323,7 +343,7 @@ class Planner {
       return refuse("an lstm takes a sequence, not an input of " + text(layer.in),
                     "begin the model with an embedding");
     }
-    if (units == 0 || units > elements_max / (4 * (width + units))) {
+    if (units == 0 || !fits({4, units, width}) || !fits({4, units, units})) {
       return refuse("an lstm needs units: the numbers that it remembers", "set units to 128 or so");
     }
     layer.out = {layer.in[0], 1, units};

@@ -23,7 +23,8 @@ struct TensorSlot {
 /// The tensors of a model in flat order, without gaps.
 class Layout {
  public:
-  /// Appends a tensor after the last one and returns its slot's index. The name must be new.
+  /// Appends a tensor after the last one and returns its slot's index. The name must be new,
+  /// and the bytes of the whole layout must be a number of 64 bits.
   std::size_t add(std::string name, std::vector<std::size_t> shape);
 
   const std::vector<TensorSlot>& slots() const { return slots_; }

@@ -11,7 +11,7 @@ namespace {
 
 /// x += gamma sum_j w_ij (m_j - x), where message m_j affects only the piece that it contains. If
 /// several pieces changed equally, the first is sent. No piece waits longer than `rounds_for_each`
-/// rounds times the number of pieces.
+/// rounds for each piece of the model.
 template <class Real>
 class LargestPiece : public MixStep<Real> {
  public:
