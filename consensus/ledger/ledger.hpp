@@ -183,9 +183,9 @@ class Ledger {
   struct Trained {
     std::uint64_t chunk = 0;
     std::uint64_t step = 0;  ///< Step of our model when the chunk was complete.
-    Time at{};               ///< When the chunk was complete. For a chunk of an earlier process,
-                             ///< the time of the first hear() after the restart; `never` before
-                             ///< that.
+    /// When the chunk was complete. For a chunk of an earlier process, the time of the first hear()
+    /// after the restart; `never` before that.
+    Time at{};
     /// True if an earlier process trained the chunk. counts() then leaves it out.
     bool is_restored = false;
   };
