@@ -515,6 +515,8 @@ void AllReduceMode::adopt(Time now, ArrivedState state, Job& job, Effects& out) 
     planner_.note_sharers(state.version, holders_of(*generation, self_).size() + 1);
   }
   follow_budget(now);
+  // A model that the other peers still average enters their mean from here, too.
+  if (end && state.version.step < end->version_step) course_.set_steps(end->version_step);
   // If the model is replaced at the end of the run, it must be saved once more.
   course_.go_back_to(step() > 0 && step() >= course_.steps() ? step() - 1 : step());
   operation_.forget_gradient();
@@ -534,9 +536,7 @@ void AllReduceMode::next_job(Time now, std::vector<Job>& jobs, Effects& out) {
       adopt(now, *std::move(state), job, out);
     }
   }
-  if (result_) {
-    job.add(*std::exchange(result_, std::nullopt));
-  }
+  if (result_) job.add(*std::exchange(result_, std::nullopt));
   if (moves_to_) {
     job.add(task::LoadState{.values = std::make_shared<Floats>(course_.options().elements),
                             .step = *std::exchange(moves_to_, std::nullopt),

@@ -169,7 +169,8 @@ MeanEnd Finale::mean_end(const Course& course, const Membership& members) const 
 void Finale::begin(Time now, const Course& own, const Membership& members) {
   check(still_since_ && !mean_, "the mean begins once, and after we are still");
   CourseOptions course = course_;
-  // If our model does not enter the mean, we can only download the mean.
+  // If our model does not enter the mean, we end unless we download the mean or another peer's
+  // model that enters it.
   course.steps = step_ ? last_step() : last_step() - 2;
   course.work = {};
   course.save_every_steps = 0;

@@ -18,10 +18,11 @@ inline constexpr std::uint64_t first_ballot_of_mean = std::uint64_t{1} << 61;
 /// Follows the swarm's budget, and ends the run. Once the budget is used up, a peer stops training
 /// and waits until all live peers have stopped, but at most ten seconds. Then a collective of mode
 /// `allreduce` computes the mean of their models, so all peers end with the same bits, even if some
-/// die meanwhile. A peer that is late or joins later downloads the mean. While a known peer is
-/// missing, the others linger and wait for it. If groups have ended separately and meet while they
-/// linger, all of them adopt the mean that contains the most models. A mode owns one object of this
-/// class. While mean() is not null, the mode passes all messages, blocks and jobs to it.
+/// die meanwhile. A peer that is late or joins later downloads the mean, or a model that others are
+/// about to average; in that case it takes part in their mean. While a known peer is missing, the
+/// others linger and wait for it. If groups have ended separately and meet while they linger, all
+/// of them adopt the mean that contains the most models. A mode owns one object of this class.
+/// While mean() is not null, the mode passes all messages, blocks and jobs to it.
 ///
 /// The step in the mean's version is beyond all real steps. The replica's own step becomes the
 /// largest step that more than a third of the peers have reached, but never falls. The checkpoint
